@@ -66,6 +66,7 @@ from pulsar_admin.store.db.bookies import iter_imported_bookies
 from pulsar_admin.store.db.entry_files import EntryFiles
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.db.nacks import BUCKET, ID_SIZE_BYTES, _sealed
+from pulsar_admin.store.db.tree import tree_key
 from pulsar_admin.store.disks import reclaim
 from pulsar_admin.store.disks.live_records import NOWHERE, LocationsIndex
 from pulsar_admin.store.disks.reclaim import LogAction, Room, _LogReader
@@ -1291,6 +1292,33 @@ def test_of_a_topic_that_comes_back_what_is_passed_over_hides_nothing(monkeypatc
     returned = [*restore.TopicRestorer._returning(made, then, A_TOPIC, {}, said, {})]
     assert returned == [(4, LedgerInfo(4, 2, 9, 7))]
     assert said == ["3 is in no file"]
+
+
+def test_nothing_comes_back_to_which_nothing_would_point(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A compacted ledger that lost entries, and the first of a schema's two ledgers of which the second is in no file."""
+
+    first, second = (IndexEntry(number, Position(7 + number, 0), b"") for number in range(2))
+    schema = encode_schema_locator(SchemaLocator(second, (first, second)))
+
+    class Made(restore.TopicRestorer):
+        def __init__(self) -> None:
+            self._steps, self._taken, self._forgotten, self._warnings = {}, set(), {}, {}
+            self._txn, self._past = None, N(fates={A_TOPIC.schema_path: N(value=schema)})
+
+        def _take(self, ledger_id: int, claims: object) -> SimpleNamespace:
+            if ledger_id == 8:
+                raise LedgerNotFound("8 is in no file")
+            self._taken.add(ledger_id)
+            self._forgotten[ledger_id] = self._steps[tree_key(ledger_path(ledger_id))] = N()
+            return N(ledger_id=ledger_id, entries=1)
+
+    monkeypatch.setattr(restore, "find_node", lambda txn, path: None)
+    monkeypatch.setattr(restore, "lost_text", lambda returning: f"{returning.ledger_id} lost entries")
+    made = Made()
+    assert made._compacted(N(name=A_TOPIC, first_position=EARLIEST), COMPACTING) == CursorState(EARLIEST)
+    made.add_base(A_TOPIC, A_TOPIC, {})
+    assert (made._steps, made._taken, made._forgotten) == ({}, set(), {})
+    assert [text.split(": ")[-1] for text in made._warnings] == ["9 lost entries", "8 is in no file"]
 
 
 def test_a_log_that_fits_comes_back_though_one_before_it_does_not(

@@ -243,10 +243,8 @@ class _MadeOfBookies(from_ledgers.Remade, kw_only=True):
         for one in self.named.evidence.values():
             for schema in one.topics if one.kind == SCHEMA and len(one.topics) == 1 else ():
                 claims[one.ledger_id] = partial(dict, {COMPONENT: b"schema", SCHEMA_KEY: schema.encode()})
-                try:
+                with suppress(StoreError):
                     self.survey.schemas.setdefault(parse_topic(f"persistent://{schema}"), []).append(one.ledger_id)
-                except StoreError:
-                    continue
         return claims
 
     def close_ledgers(self, claims: Mapping[int, Callable[[], Mapping[str, bytes]]]) -> None:

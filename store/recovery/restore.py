@@ -31,6 +31,7 @@ from pulsar_admin.store.changes.plan import (
 from pulsar_admin.store.changes.subscriptions import shown_properties
 from pulsar_admin.store.codec.claims import COMPACTED_TOPIC, schema_claims, topic_claims
 from pulsar_admin.store.codec.cursor import CursorState, decode_cursor_info, encode_cursor_info
+from pulsar_admin.store.codec.ledgermetadata import ledger_path
 from pulsar_admin.store.codec.managedledger import (
     LedgerInfo,
     ManagedLedger,
@@ -316,6 +317,13 @@ class TopicRestorer:
         self._steps[step.key] = step
         return returning
 
+    def _leave(self, taken: Iterable[RestorableLedger]) -> None:
+        """Leave out ledgers that were to come back, and to which nothing would point."""
+        for one in taken:
+            self._taken.discard(one.ledger_id)
+            self._forgotten.pop(one.ledger_id, None)
+            self._steps.pop(tree_key(ledger_path(one.ledger_id)), None)
+
     def _topic_part(
         self, then: PastTopic, topic: Topic, returned: tuple[int, ...], there: tuple[int, ...]
     ) -> ChangePart:
@@ -371,6 +379,8 @@ class TopicRestorer:
         try:
             returning = self._take(ledger_id, {COMPACTED_TOPIC: str(topic.name).encode()})
             reason = lost_text(returning) or ("" if returning.entries else f"ledger {ledger_id} has no entries")
+            if reason:
+                self._leave([returning])
         except (errors.Refused, errors.LedgerNotFound) as error:
             reason = error.message
         # A view that lost entries would hide keys from readers; without one they get the topic itself.
@@ -409,9 +419,12 @@ class TopicRestorer:
         if schema is None or find_node(self._txn, target.schema_path) is not None or not schema.value:
             return
         locator = decode_schema_locator(schema.value, base.schema_path)
+        returning = list[RestorableLedger]()
         try:
-            returning = [self._take(one, schema_claims(target)) for one in locator.ledger_ids if one not in copies]
+            for one in locator.ledger_ids:
+                returning += [] if one in copies else [self._take(one, schema_claims(target))]
         except (errors.Refused, errors.LedgerNotFound) as error:
+            self._leave(returning)
             self._warnings[f"{target}: its schema cannot be restored: {error.message}"] = None
             return
         lost = [text for text in map(lost_text, returning) if text]
