@@ -1051,8 +1051,7 @@ REFUSED: dict[str, list[tuple[Any, str]]] = {
     "store.changes.resources:isolation_of": [(({"namespaces": ["a"], "primary": primary}, kind, {}, None), text)
         for primary, kind, text in (([""], "min_available", "unable to parse primary"), (["b"], "x", "policy type specified : x"),
         (["b"], "min_available", "policy params specified"))],
-    "store.changes.resources:plan_split": [((None, None, None, "x", (), 0), "Unsupported namespace bundle split algorithm")],
-    "store.changes.resources:choose_bundle": [((None, None, "a", "HOT"), "mutually exclusive")],
+    "store.changes.resources:_choose_bundle": [((None, None, "a", "HOT"), "mutually exclusive")],
     "store.changes.subscriptions:check_new": [((N(name="", properties={}),), "needs a name"),
         ((N(name="__compaction", properties={}),), "the broker's own cursors"),
         ((N(name="pulsar.repl.x", properties={}),), "the broker's own cursors"),

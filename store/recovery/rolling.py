@@ -607,10 +607,8 @@ def _tie_schemas(rolled: Rolled, young: Iterable[LedgerEvidence], used: Mapping[
     by_topic: dict[TopicName, list[LedgerEvidence]] = defaultdict(list)
     for one in young:
         for schema_id in one.topics if one.kind == SCHEMA and len(one.topics) == 1 else ():
-            try:
+            with suppress(StoreError):
                 by_topic[parse_topic(f"persistent://{schema_id}")].append(one)
-            except StoreError:
-                continue
     for name, ledgers in sorted(by_topic.items(), key=lambda item: str(item[0])):
         if name in used:
             _tie_schema(rolled, name, ledgers, used[name])
