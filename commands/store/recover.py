@@ -123,9 +123,8 @@ def _parts(
     ledgers_root: str | None,
     **confs: Any,  # Any: of ``conf_options``
 ) -> ClusterParts:
-    from pulsar_admin.api.ledgers import parts_of_store
     from pulsar_admin.api.transfers import given_parts
-    from pulsar_admin.store.recovery.preflight import read_parts
+    from pulsar_admin.store.recovery.preflight import read_parts, read_store_parts
 
     given = bookies_of(bookies, **confs)
     places = [place for place in (zookeeper, metadata) if place]
@@ -134,7 +133,7 @@ def _parts(
     if given and not (places or no_metadata):
         raise click.UsageError("name the metadata of these bookies with --zookeeper, --metadata or --no-metadata")
     if not places and not given:
-        return parts_of_store(app.session, empty=no_metadata)
+        return app.session.ask(read_store_parts, no_metadata)
     return read_parts(*given_parts(places[0] if places else None, given, client, chroot, ledgers_root))
 
 

@@ -91,7 +91,7 @@ class _Referring(Struct):
 
 
 def plan_forget(
-    reader: EntryReader, ledger_ids: Iterable[int], now_ms: int, *, force: bool = False, accepted: Collection[str] = ()
+    reader: EntryReader, ledger_ids: Iterable[int], force: bool, accepted: Collection[str], now_ms: int
 ) -> plan.Plan:
     """Plan removing every reference to the ledgers: in lists of topics, cursors, compacted views and schemas.
 

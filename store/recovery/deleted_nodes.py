@@ -7,7 +7,7 @@ Upstream: ``PersistentTopic.delete`` removes the schema, then the cursors, then 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 
 from msgspec import Struct, field
@@ -16,6 +16,7 @@ from pulsar_admin.store.codec.cursor import CursorInfo, CursorState, decode_curs
 from pulsar_admin.store.codec.ledgermetadata import LEDGERS_ROOT, ledger_id_of_path, ledger_path
 from pulsar_admin.store.codec.managedledger import LedgerInfo, ManagedLedger, decode_managed_ledger
 from pulsar_admin.store.errors import StoreError, TopicNotFound
+from pulsar_admin.store.history.servers import find_servers
 from pulsar_admin.store.history.versions import Flaw, iter_versions
 from pulsar_admin.store.model.cursors import read_cursor_ledger
 from pulsar_admin.store.model.reader import EntryReader
@@ -112,6 +113,11 @@ def read_past(servers: Sequence[ServerFiles], keep: Keep, at_ms: int | None = No
             if item.path in past.fates or (item.value is not None and keep(item.path, item.value)):
                 past.put(item.path, item.value, item.time_ms, at_ms)
     return past
+
+
+def read_own_past(reader: EntryReader, places: Iterable[str], keep: Keep, at_ms: int | None = None) -> Past:
+    """Return the history as ``read_past`` does, from the ZooKeeper files of a store and at other places; raises Refused without any."""
+    return read_past(find_servers(reader.txn.store.info.sources, places), keep, at_ms)
 
 
 def is_ledger(path: str) -> bool:

@@ -58,7 +58,7 @@ from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import read_topic
 from pulsar_admin.store.names import Position, TopicName, parse_owner, shell_word
 from pulsar_admin.store.recovery.closing import ORDERS_MAX, fit_ensembles
-from pulsar_admin.store.recovery.deleted_nodes import Fate, Past
+from pulsar_admin.store.recovery.deleted_nodes import Fate, is_ledger, read_own_past
 from pulsar_admin.store.wording import counted, listed, plural
 
 if TYPE_CHECKING:
@@ -160,14 +160,14 @@ def iter_deleted_ids(txn: Txn) -> Iterator[int]:
 
 
 def plan_restore_deleted(
-    reader: EntryReader, ledger_ids: Sequence[int], past: Past, now_ms: int, *, with_gaps: bool
+    reader: EntryReader, ledger_ids: Sequence[int], places: Sequence[str], with_gaps: bool, now_ms: int
 ) -> Plan:
     """Plan metadata from the history for these deleted ledgers, or for every one that has imported entries.
 
-    No topic lists them; bookies keep their entries as long as they have metadata. Raises LedgerNotFound, Refused.
+    No topic lists them; bookies keep their entries as long as they have metadata. Raises LedgerNotFound, Refused, SourceNotFound.
     """
     txn = reader.txn
-    fates = dict(past.ledgers())
+    fates = dict(read_own_past(reader, places, lambda path, _: is_ledger(path)).ledgers())
     wanted = list(dict.fromkeys(ledger_ids)) or list(iter_deleted_ids(txn))
     unknown = [] if ledger_ids else [one for one in wanted if one not in fates]
     steps: list[Step] = []

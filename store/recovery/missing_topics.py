@@ -5,7 +5,7 @@ Two witnesses join two ledgers, otherwise they stay apart (``store.recovery.chai
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
 from pulsar_admin.store.codec.claims import APPLICATION, topic_claims
@@ -27,7 +27,7 @@ from pulsar_admin.store.recovery.chains import (
     name_of,
 )
 from pulsar_admin.store.recovery.closing import close_ledger
-from pulsar_admin.store.recovery.deleted_nodes import Fate, Listing, Past, find_deletion
+from pulsar_admin.store.recovery.deleted_nodes import Fate, Keep, Listing, Past, find_deletion, read_own_past
 from pulsar_admin.store.recovery.evidence import read_evidence
 from pulsar_admin.store.recovery.ledgers import iter_deleted_ids
 from pulsar_admin.store.wording import Answer
@@ -51,6 +51,11 @@ class GoneTopic(Answer, frozen=True):
 def is_topic_node(path: str, value: bytes) -> bool:
     """Filter for ``store.recovery.deleted_nodes.read_past``: keep only history records of managed-ledger (topic) nodes."""
     return topic_of_path(path) is not None
+
+
+def read_deletions(reader: EntryReader, places: Iterable[str], keep: Keep, *, by_evidence: bool) -> Past:
+    """Return what entries say of deleted ledgers, or the history as ``read_own_past`` does; raises Refused, SourceNotFound."""
+    return read_past_by_evidence(reader) if by_evidence else read_own_past(reader, places, keep)
 
 
 def iter_gone(txn: Txn, past: Past) -> Iterator[GoneTopic]:

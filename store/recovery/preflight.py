@@ -8,7 +8,7 @@ than ``minorCompactionThreshold`` is live every hour, less than ``majorCompactio
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 
@@ -35,7 +35,13 @@ from pulsar_admin.store.facts.starts import (
     iter_server_facts,
 )
 from pulsar_admin.store.history.servers import find_servers
-from pulsar_admin.store.recovery.broker_forecast import BrokerForecast
+from pulsar_admin.store.model.reader import EntryReader, open_reader
+from pulsar_admin.store.recovery.broker_forecast import (
+    BrokerDefaults,
+    BrokerForecast,
+    read_broker_conf,
+    read_broker_forecast,
+)
 from pulsar_admin.store.recovery.metadata_index import Known, is_among, no_metadata, read_known
 from pulsar_admin.store.rules.judging import StartFault, fault_of
 from pulsar_admin.store.sources.bookies import read_cookie
@@ -207,6 +213,35 @@ def read_preflight(known: Known, bookies: Sequence[Bookie], servers: Sequence[Se
             fault_of(StartFact(Start.ROCKSDB, Path("metadata store"), None, {"why": why})) for why in known.rocksdb
         ),
     )
+
+
+def read_forecast(
+    parts: ClusterParts,
+    opened: Callable[[], AbstractContextManager[EntryReader]],
+    now_ms: int,
+    warn: Callable[[Iterable[str]], None],
+    *,
+    brokers: bool,
+    conf: Path | None,
+) -> Preflight:
+    """Return what bookies would delete, and with ``brokers`` or a ``conf``, or without bookies, what brokers would.
+
+    ``opened`` reads the store that the metadata are of, if they are one's. Raises as ``read_preflight`` and ``read_broker_conf``.
+    """
+    forecast = read_preflight(parts.known, parts.bookies, parts.servers)
+    warn((*parts.known.problems, *(text for one in forecast.bookies for text in one.problems)))
+    if parts.blank:
+        warn([f"{counted(parts.blank, 'bookie')} without any data: a first start"])
+    if (parts.bookies or parts.blank) and not brokers and conf is None:
+        return forecast
+    defaults = BrokerDefaults() if conf is None else read_broker_conf(conf)
+    with ExitStack() as stack:
+        if parts.source is None:
+            reader = stack.enter_context(opened())
+        else:
+            store = stack.enter_context(open_metadata_alone(parts.source, now_ms))
+            reader = stack.enter_context(open_reader(store))
+        return replace(forecast, brokers=read_broker_forecast(reader, now_ms, defaults))
 
 
 class LostLedger(Struct, frozen=True):
@@ -633,11 +668,12 @@ def _iter_values(
             yield path, value
 
 
-def read_store_parts(store: Store, txn: Txn, *, empty: bool) -> ClusterParts:
+def read_store_parts(txn: Txn, empty: bool = False) -> ClusterParts:
     """Return a store's current metadata, changes included, and the bookies that it was imported from; raises SourceNotFound.
 
     ``empty``: an empty metadata store instead.
     """
+    store = txn.store
     layout = read_stored_layout(store.info)
     if not layout.bookies:
         raise Refused("the store has no bookies", hint="add them: pulsar-admin store add bookie DIR,DIR")

@@ -28,6 +28,7 @@ from pulsar_admin.store.changes.plan import (
     check_transaction,
     put_value_step,
 )
+from pulsar_admin.store.changes.resets import check_now_is_meant
 from pulsar_admin.store.changes.subscriptions import shown_properties
 from pulsar_admin.store.codec.claims import COMPACTED_TOPIC, schema_claims, topic_claims
 from pulsar_admin.store.codec.cursor import CursorState, decode_cursor_info, encode_cursor_info
@@ -48,7 +49,6 @@ from pulsar_admin.store.db.owners import find_owners
 from pulsar_admin.store.db.tree import find_node, tree_key
 from pulsar_admin.store.facts.indexes import find_bookies_without_rows, read_indexed
 from pulsar_admin.store.facts.vanished import find_vanished
-from pulsar_admin.store.history.servers import find_servers
 from pulsar_admin.store.model.cursors import (
     COMPACTION_CURSOR,
     REPLICATOR_PREFIX,
@@ -74,10 +74,10 @@ from pulsar_admin.store.recovery.deleted_nodes import (
     find_fate,
     is_ledger,
     read_deleted,
-    read_past,
+    read_own_past,
 )
 from pulsar_admin.store.recovery.ledgers import RestorableLedger, find_restorable, index_texts, ledger_step, lost_text
-from pulsar_admin.store.sources.zookeeper import ServerFiles
+from pulsar_admin.store.recovery.missing_topics import read_deletions
 from pulsar_admin.store.timespec import format_time_ms
 from pulsar_admin.store.wording import counted, listed, plural
 
@@ -514,7 +514,7 @@ def read_deleted_topics(reader: EntryReader, names: Sequence[TopicName], places:
     None unless the ZooKeeper files of the store's sources, or of other places, record the deletion of each.
     """
     try:
-        past = read_past(find_servers(reader.txn.store.info.sources, places), keep_of(name.namespace for name in names))
+        past = read_own_past(reader, places, keep_of(name.namespace for name in names))
         gone = [read_deleted(reader, one, past, trimmed=True) for one in find_deleted(past, names, [])]
     except (errors.Refused, errors.TopicNotFound):
         return []
@@ -614,21 +614,29 @@ def find_topics_at(past: Past, name: TopicName) -> list[TopicName]:
 
 
 class RestoreAt(Struct, frozen=True):
-    """The request: a topic as of ``at_ms``, restored as ``to`` or under the name of ``target_of``."""
+    """The request: a topic as of ``at_ms``, restored as ``to`` or under the name of ``target_of``; ``zookeeper``: other places of its
+    files than the store's. Raises InvalidValue."""
 
     topic: TopicName
     at_ms: int
     asked: Undelete
     to: TopicName | None = None
+    zookeeper: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        if self.to is not None and self.asked.in_place:
+            text = "to names the restored topic, in_place restores it under its own name"
+            raise errors.InvalidValue(text, value=str(self.to))
 
 
-def plan_restore_at(
-    reader: EntryReader, wanted: RestoreAt, past: Past, servers: Sequence[ServerFiles], now_ms: int
-) -> Plan | WritingPlan:
-    """Plan restoring a topic as it was at a time, from the servers' files; raises as ``read_topic_at`` and ``TopicRestorer``."""
+def plan_restore_at(reader: EntryReader, wanted: RestoreAt, now_ms: int) -> Plan | WritingPlan:
+    """Plan restoring a topic as it was at a time, from ZooKeeper's files; raises as ``read_topic_at`` and ``TopicRestorer``, Refused and
+    SourceNotFound without files, NothingMatches for a time that is counted from now, but after the end of an older copy."""
+    check_now_is_meant(reader, wanted.at_ms, now_ms)
+    past = read_own_past(reader, wanted.zookeeper, keep_of([wanted.topic.namespace]), wanted.at_ms)
     names = find_topics_at(past, wanted.topic)
     paths = [path for path in past.fates if path.startswith(tuple(f"{name.path}/" for name in names))]
-    cursors = ack_history.read_cursor_history(servers, paths)
+    cursors = ack_history.find_cursor_history(reader.txn.store.info.sources, wanted.zookeeper, paths)
     thens = [read_topic_at(reader, name, past, cursors, wanted.at_ms) for name in names]
     named = _named(thens, wanted.to, wanted.asked)
     return Restoring(
@@ -636,23 +644,41 @@ def plan_restore_at(
     ).plan(reader)
 
 
-def plan_undelete(
-    reader: EntryReader,
-    names: Iterable[TopicName],
-    past: Past,
-    asked: Undelete,
-    now_ms: int,
-    to: TopicName | None,
-) -> Plan | WritingPlan:
+class RestoreDeleted(Struct, frozen=True):
+    """The request: deleted topics, and all of namespaces; ``to``: a single one's new name. ``zookeeper``: other places of its files than
+    the store's; ``by_evidence``: entries instead of a history. Raises InvalidValue."""
+
+    topics: Sequence[TopicName]
+    namespaces: Sequence[NamespaceName]
+    asked: Undelete
+    to: TopicName | None
+    zookeeper: Sequence[str]
+    by_evidence: bool
+
+    def __post_init__(self) -> None:
+        if self.to is not None and (self.asked.in_place or self.namespaces or len(self.topics) != 1):
+            hint = "name one topic; leave out --namespace and --in-place"
+            raise errors.InvalidValue(
+                f"the name {self.to} is for a single restored topic", hint=hint, value=str(self.to)
+            )
+
+
+def plan_undelete(reader: EntryReader, wanted: RestoreDeleted, now_ms: int) -> Plan | WritingPlan:
     """Plan restoring deleted topics, or the trimmed ledgers of existing ones, under the names of ``target_of``.
 
-    Raises TopicNotFound, AlreadyExists, Refused, LedgerNotFound, MetadataCorrupt.
+    Raises TopicNotFound, NamespaceNotFound, AlreadyExists, Refused, LedgerNotFound, MetadataCorrupt, SourceNotFound.
     """
-    wanted = [name for name in names if asked.in_place or not name.is_system]
-    thens = [read_deleted(reader, name, past, trimmed=asked.trimmed) for name in wanted]
-    return Restoring(
-        ChangeKind("topics undelete", "restore {place}"), past, _named(thens, to, asked), asked, now_ms
-    ).plan(reader)
+    keep, asked = keep_of((*(name.namespace for name in wanted.topics), *wanted.namespaces)), wanted.asked
+    try:
+        past = read_deletions(reader, wanted.zookeeper, keep, by_evidence=wanted.by_evidence)
+        deleted = find_deleted(past, wanted.topics, wanted.namespaces)
+        names = (name for name in deleted if asked.in_place or not name.is_system)
+        thens = [read_deleted(reader, name, past, trimmed=asked.trimmed) for name in names]
+        kind = ChangeKind("topics undelete", "restore {place}")
+        return Restoring(kind, past, _named(thens, wanted.to, asked), asked, now_ms).plan(reader)
+    except (errors.TopicNotFound, errors.Refused) as error:
+        check_vanished(reader, wanted.topics, error)
+        raise
 
 
 def _named(thens: Iterable[PastTopic], to: TopicName | None, asked: Undelete) -> dict[TopicName, PastTopic]:

@@ -16,7 +16,7 @@ from pulsar_admin.store.codec.compactedentry import decode_compacted_entry
 from pulsar_admin.store.codec.message import decode_entry_times
 from pulsar_admin.store.db.blocks import Block
 from pulsar_admin.store.db.files import find_log
-from pulsar_admin.store.errors import EntryCorrupt, EntryNotFound, StoreError
+from pulsar_admin.store.errors import EntryCorrupt, EntryNotFound, InvalidValue, StoreError
 from pulsar_admin.store.model.coverage import find_outside
 from pulsar_admin.store.model.ledgers import iter_blocks, missing_ranges, read_ledger
 from pulsar_admin.store.model.reader import EntryReader
@@ -69,9 +69,13 @@ class EntryRow(Answer, frozen=True):
 def iter_entry_rows(reader: EntryReader, ledger_id: int, first: int, last: int | None) -> Iterator[EntryRow]:
     """Yield the entries ``first`` to ``last`` (default: to the end) of a ledger in order, those that no file holds included.
 
-    Raises LedgerNotFound, and EntryNotFound if ``first`` is after the last entry; a bad entry is a row.
+    Raises LedgerNotFound, EntryNotFound if ``first`` is after the last entry, and InvalidValue if it is after ``last``; a bad entry is
+    a row.
     """
     ledger = read_ledger(reader.txn, ledger_id)
+    # -1 is the last entry id of an empty ledger, and of no other.
+    if last is not None and first > last and (last > -1 or ledger.entries):
+        raise InvalidValue(f"first={first} is after last={last}")
     if first > max(ledger.last_entry_id, 0):
         raise EntryNotFound(
             f"ledger {ledger_id} has no entry {first}: its last one is {ledger.last_entry_id}",
