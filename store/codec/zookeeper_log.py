@@ -131,8 +131,9 @@ def read_transactions(file: BinaryIO, where: str) -> Iterator[Transaction | BadR
         while end := _record_end(data, offset):
             start = offset + _RECORD_HEAD.size
             usual = _decode_usual(data, start, end - 1)
-            item = usual or _decode_transaction(memoryview(data)[start : end - 1], f"{where} @ {base + offset:#x}")
-            recent.append((base + offset, item.time_ms))
+            item = usual or _decode_record(memoryview(data)[start : end - 1], base + offset, where)
+            if isinstance(item, Transaction):
+                recent.append((base + offset, item.time_ms))
             yield item
             offset = end
         base, data = base + offset, data[offset:]
@@ -180,8 +181,9 @@ def iter_records(
     while offset >= 0:
         end = _record_end(view, offset)
         if end:
-            item = _decode_transaction(view[offset + _RECORD_HEAD.size : end - 1], f"{where} @ {base + offset:#x}")
-            recent.append((base + offset, item.time_ms))
+            item = _decode_record(view[offset + _RECORD_HEAD.size : end - 1], base + offset, where)
+            if isinstance(item, Transaction):
+                recent.append((base + offset, item.time_ms))
             yield item
             offset = end
             continue
@@ -287,6 +289,15 @@ class _Search:
             if following - 1 - place - _RECORD_HEAD.size >= _BUFFER_BYTES
         ]
         return any(-(first - begin) % _BUFFER_BYTES <= last - first for begin in (*begins, *behind_large))
+
+
+def _decode_record(body: memoryview, offset: int, where: str) -> Transaction | BadRecord:
+    """Return the transaction in a complete record at ``offset``, a BadRecord for one that is none although its checksum fits."""
+    begins = f"{where} @ {offset:#x}"
+    try:
+        return _decode_transaction(body, begins)
+    except MetadataCorrupt as error:
+        return BadRecord(offset, error.message.removeprefix(f"{begins}: "), False)
 
 
 def _decode_usual(data: bytes, pos: int, end: int) -> Transaction | None:

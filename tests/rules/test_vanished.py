@@ -1,5 +1,6 @@
 """A topic whose node is gone without a deletion is lost, not leaked: it is named, its ledgers are kept, and it comes back."""
 
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -185,6 +186,16 @@ def test_where_metadata_is_damaged_what_is_created_over_ledgers_is_warned_of(cli
         assert [f"of {path} remain" in one and "nothing shows whether" in one for one in warnings] == [True] * bool(
             path
         )
+
+
+@pytest.mark.usefixtures("damages_stores")
+def test_a_topic_without_its_node_beside_damaged_metadata_shows_what_is_left(whole_cli: Cli, tmp_path: Path) -> None:
+    store, path = copied("small", "clean", tmp_path), parse_topic(NAMES[0]).path
+    write_rows(store, lambda txn: put_damage(txn, Damage(METADATA_FILE_ID, 5, 10, "/admin: cut", -1, -1)))
+    write_rows(store, lambda txn: txn.delete("tree", tree_key(path)))
+    (found,) = told_of(whole_cli, store, "topic-unreadable")
+    shown = whole_cli(*shlex.split(found["mend"])[1:])
+    assert (shown.exit_code, "half" in shown.stdout) == (0, True), found["mend"]
 
 
 @pytest.mark.usefixtures("damages_stores")

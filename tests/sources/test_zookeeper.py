@@ -5,6 +5,7 @@ import json
 import os
 import random
 import struct
+import zlib
 from collections.abc import Callable
 from io import BytesIO
 from pathlib import Path
@@ -18,7 +19,7 @@ from pulsar_admin.store.codec.jute import HEADER, INT
 from pulsar_admin.store.codec.ledgermetadata import decode_ledger_metadata, ledger_id_of_path
 from pulsar_admin.store.codec.managedledger import decode_managed_ledger
 from pulsar_admin.store.codec.zookeeper import ZooKeeperNode, decode_snapshot, salvage_snapshot
-from pulsar_admin.store.codec.zookeeper_log import BadRecord, Transaction
+from pulsar_admin.store.codec.zookeeper_log import BadRecord, Transaction, read_transactions
 from pulsar_admin.store.errors import MetadataCorrupt, SourceNotFound, StoreError
 from pulsar_admin.store.model.nodes import decode_structure, structure_of
 from pulsar_admin.store.names import topic_of_path
@@ -118,6 +119,23 @@ def test_a_flipped_bit_is_never_believed(unpacked: Path) -> None:
         assert bad.offset <= offset
         assert [*found[:index], whole[index], *found[index + 1 :]] == whole
         raw[offset] ^= 0x10
+
+
+def test_a_record_that_is_no_transaction_although_its_checksum_fits(unpacked: Path) -> None:
+    """It costs itself alone, read with short cuts and without."""
+    raw, name = bytearray((unpacked / "log.482").read_bytes()), b"/managed-ledgers/"
+    whole = list(iter_transactions(raw, "log"))
+    place = raw.index(name)
+    start = raw.rindex(b"B", 0, place) + 1  # the byte after each record
+    checksum, length = struct.unpack_from(">qi", raw, start)
+    assert zlib.adler32(raw[start + 12 : start + 12 + length]) == checksum
+    raw[place + 1] = 0xFF
+    struct.pack_into(">q", raw, start, zlib.adler32(raw[start + 12 : start + 12 + length]))
+    found = list(iter_transactions(raw, "log"))
+    (index,) = (at for at, item in enumerate(found) if isinstance(item, BadRecord))
+    assert found[index] == BadRecord(start, "a path that is not UTF-8", False)
+    assert [*found[:index], whole[index], *found[index + 1 :]] == whole
+    assert list(read_transactions(BytesIO(raw), "log")) == found
 
 
 def test_a_damaged_snapshot_falls_back_to_the_one_before(unpacked: Path, tmp_path: Path) -> None:
