@@ -6,6 +6,7 @@ import re
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from itertools import compress, islice
 from operator import gt, not_
 from typing import TYPE_CHECKING, TypeVar
@@ -291,10 +292,12 @@ def is_in_tiered_storage(txn: Txn, ledger_id: int) -> bool:
     from pulsar_admin.store.db.owners import OwnerKind, find_owners
 
     for owner in find_owners(txn, ledger_id):
-        node = find_node(txn, parse_owner(owner.topic).path) if owner.kind is OwnerKind.TOPIC else None
-        infos = () if node is None else decode_managed_ledger(node.value, node.path).ledgers
-        if any(info.ledger_id == ledger_id and info.offloaded for info in infos):
-            return True
+        if owner.kind is OwnerKind.TOPIC:
+            with suppress(MetadataCorrupt):  # a list that cannot be read says nothing
+                node = find_node(txn, parse_owner(owner.topic).path)
+                infos = () if node is None else decode_managed_ledger(node.value, node.path).ledgers
+                if any(info.ledger_id == ledger_id and info.offloaded for info in infos):
+                    return True
     return False
 
 

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from itertools import chain
 
 from msgspec.structs import replace
 
-from pulsar_admin.store.codec.managedledger import decode_managed_ledger
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.owners import Owner, iter_owners
-from pulsar_admin.store.db.tree import find_node
 from pulsar_admin.store.errors import NothingMatches, StoreError
 from pulsar_admin.store.facts.orphans import iter_all_ledger_ids
 from pulsar_admin.store.facts.unlisted import UnlistedLedgers
-from pulsar_admin.store.model.broken import NO_LEDGER, NO_METADATA, NOT_SEEN, Missing, find_missing
+from pulsar_admin.store.model.broken import NO_METADATA, NOT_SEEN, Missing, find_missing
 from pulsar_admin.store.model.ledger_owners import LedgerOwners, read_owners
 from pulsar_admin.store.model.ledgers import (
     count_missing,
@@ -25,8 +22,6 @@ from pulsar_admin.store.model.ledgers import (
     read_ledger,
     sorted_ledger_ids,
 )
-from pulsar_admin.store.model.nodes import iter_other_ledgers
-from pulsar_admin.store.model.topics import iter_topics
 from pulsar_admin.store.names import shell_word
 from pulsar_admin.store.wording import Answer
 
@@ -126,40 +121,25 @@ def indexed_bytes(txn: Txn, ledgers: Iterable[int]) -> int:
 def read_missing(txn: Txn, ledger_id: int) -> Missing | None:
     """Return the missing entries of a ledger, None in tiered storage; raises LedgerNotFound for one that the store does not know."""
     read_owners(txn, ledger_id)
-    lost = _find_missing(txn, ledger_id)
-    return None if lost is not None and lost.reason == NO_LEDGER and is_in_tiered_storage(txn, ledger_id) else lost
+    return _find_missing(txn, ledger_id)
 
 
 def iter_missing(txn: Txn) -> Iterator[Missing]:
     """Yield the missing entries of every ledger that is listed or referenced, by id; offloaded ledgers are elsewhere."""
-    in_tiered_storage: set[int] = set()
-    for name in chain(iter_topics(txn), iter_other_ledgers(txn)):
-        node = find_node(txn, name.path)
-        try:
-            ledgers = () if node is None else decode_managed_ledger(node.value, node.path).ledgers
-        except StoreError:
-            continue
-        in_tiered_storage.update(one.ledger_id for one in ledgers if one.offloaded and one.bookkeeper_deleted)
     listed = sorted_ledger_ids(txn)
     referenced = (ledger_id for ledger_id, _ in iter_owners(txn))
-    for ledger_id in merge_ids(listed, referenced):
-        if ledger_id not in in_tiered_storage:
-            missing = _find_missing(txn, ledger_id)
-            if missing is not None:
-                yield missing
+    found = (_find_missing(txn, ledger_id) for ledger_id in merge_ids(listed, referenced))
+    yield from (missing for missing in found if missing is not None)
 
 
 def _find_missing(txn: Txn, ledger_id: int) -> Missing | None:
-    """Return as ``find_missing``, also with the command for lost metadata that is to be rebuilt, and for bookies that were not imported."""
+    """Return as ``find_missing``, also with the command for lost metadata that is to be rebuilt, and for bookies that were not imported;
+    nothing of a ledger in tiered storage, which has all its entries."""
     missing = find_missing(txn, ledger_id)
-    if (
-        missing is not None
-        and missing.reason == NO_METADATA
-        and missing.owners
-        and not missing.cure
-        and missing.may_be_restored
-    ):
+    if missing is None or is_in_tiered_storage(txn, ledger_id):
+        return None
+    if missing.reason == NO_METADATA and missing.owners and not missing.cure and missing.may_be_restored:
         return replace(missing, cure=f"pulsar-admin ledgers restore {ledger_id}")
-    if missing is not None and missing.reason == NOT_SEEN and missing.bookies:
+    if missing.reason == NOT_SEEN and missing.bookies:
         return replace(missing, cure=f"pulsar-admin store add bookie {shell_word(missing.bookies[0])}=DIR,DIR")
     return missing

@@ -33,7 +33,7 @@ _STARTS = Sweep[DeepFacts]("what starts read")
 _FILES = Sweep[DeepFacts]("the files of entries")
 DEEP_SWEEPS = _LENGTHS, _INDEX_FILES, _ROWS, _MAPS, _STARTS, _FILES
 
-ENTRY_UNREADABLE = _LENGTHS.row(
+UNREADABLE_ENTRY = _LENGTHS.row(
     "entry-unreadable",
     Severity.CRITICAL,
     "The last entry of a ledger cannot be read",
@@ -152,7 +152,7 @@ def _check_lengths(facts: DeepFacts) -> Iterator[Finding]:
         except Unsupported:
             continue  # the rule of values that are not known here tells
         except StoreError as error:
-            yield ENTRY_UNREADABLE.at(where, error.message, error.hint, ledgerId=ledger_id)
+            yield UNREADABLE_ENTRY.at(where, error.message, error.hint, ledgerId=ledger_id)
             continue
         for what in problems:
             text = f"its metadata says {metadata.length} payload bytes, {what}"

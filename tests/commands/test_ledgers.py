@@ -1,12 +1,14 @@
 """``ledgers``: every ledger of the recorded worlds, and ledgers that lost something."""
 
 from pathlib import Path
+from uuid import UUID
 
 import pytest
+from msgspec.structs import replace
 
 from pulsar_admin.store.codec.cursor import CursorInfo, encode_cursor_info
 from pulsar_admin.store.codec.ledgermetadata import ledger_path
-from pulsar_admin.store.codec.managedledger import decode_managed_ledger
+from pulsar_admin.store.codec.managedledger import decode_managed_ledger, encode_managed_ledger
 from pulsar_admin.store.codec.schema import IndexEntry, SchemaLocator, decode_schema_locator, encode_schema_locator
 from pulsar_admin.store.db.environment import Txn, open_store
 from pulsar_admin.store.db.tree import Node, find_node, put_nodes, read_node, tree_key
@@ -20,11 +22,29 @@ from tests.commands.changing import check_undo, rows_of
 from tests.compaction.entries import PUBLISH_MS, Batch, Slot, compacted, entry
 from tests.conftest import Cli
 from tests.deep import deep_but_for
-from tests.stores import copied, imported, lose_nodes, put_node, read_rows, read_store
+from tests.stores import change_value, copied, imported, lose_nodes, put_node, read_rows, read_store
 from tests.synthetic import Made, MadeCompacted, MadeTopic, make_store
 from tests.worlds import oracle, scratch_copy
 
 PLAIN = "public/default/plain"
+
+
+@pytest.mark.usefixtures("damages_stores")
+@pytest.mark.parametrize("is_deleted", [False, True])
+def test_a_ledger_in_tiered_storage_is_not_missing(is_deleted: bool, cli: Cli, tmp_path: Path) -> None:
+    """Whether or not the broker has deleted it in BookKeeper already, asked for it or for all."""
+    store, path = copied("small", "clean", tmp_path), parse_topic("public/default/plain").path
+
+    def offloaded(value: bytes) -> bytes:
+        managed = decode_managed_ledger(value, path)
+        first = replace(
+            managed.ledgers[0], offloaded=True, offload_uuid=str(UUID(int=7)), bookkeeper_deleted=is_deleted
+        )
+        return encode_managed_ledger(replace(managed, ledgers=(first, *managed.ledgers[1:])), value)
+
+    change_value(store, path, offloaded)
+    lose_nodes(store, ledger_path(9))
+    assert [cli.rows(store, f"ledgers missing{one}") for one in ("", " 9")] == [[], []]
 
 
 def test_list_agrees_with_the_broker(cli: Cli) -> None:
