@@ -20,6 +20,7 @@ import base64
 import os
 import zlib
 from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Container, Iterator, Sequence
 from glob import glob
 from hashlib import sha256
@@ -423,6 +424,7 @@ class Follower:
         self._complete: set[str] = set()
         self._next_is_empty: dict[str, bool] = {}  # by path
         self._owners: dict[str, str] = {}
+        self._mark_names: dict[str, list[str]] = {}
         self._heads: list[FoundFile] = []  # a log of each folder
 
     def files(self) -> list[FoundFile]:
@@ -512,7 +514,11 @@ class Follower:
     def owner(self, file: FoundFile, others: Sequence[FoundFile] = ()) -> str:
         """Return whose disk a file is on: the bookie's id, without a cookie the folder, for journals the only folder of logs."""
         if file.folder not in self._owners:
-            self._owners[file.folder] = bookie_of(file) or file.folder
+            cookie = _cookie_of(file)
+            self._owners[file.folder] = file.folder if cookie is None else cookie.bookie_id
+            journals = 1 if cookie is None else len(cookie.journal_dirs)
+            names = [f"{bookie.LAST_MARK_FILE}.{one}" for one in range(journals)]
+            self._mark_names[file.folder] = names if journals > 1 else [bookie.LAST_MARK_FILE]
         owner = self._owners[file.folder]
         if file.kind == FileKind.JOURNAL and owner == file.folder:
             folders = {self.owner(one) for one in others if one.kind == FileKind.ENTRY_LOG} or {file.folder}
@@ -536,18 +542,25 @@ class Follower:
                 return marks, files
 
     def _marks(self, files: Sequence[FoundFile], before: Progress) -> dict[str, Mark]:
-        """Return the lastMark of each bookie of these logs, the earlier one if it cannot be read now.
+        """Return the lastMark of each bookie of these logs, of several journals the least; the earlier one if one cannot be read now.
 
         BookKeeper truncates the file and rewrites it (``Journal.LastLogMark.rollLog``); a bookie without the file
-        is at the beginning.
+        is at the beginning. Journals are numbered by time, so that what lies before the least mark is in logs whatever its journal.
         """
         folders = {one.folder: one for one in reversed(files) if one.kind == FileKind.ENTRY_LOG}
-        marks = dict(before.marks)
+        marks, found = dict(before.marks), defaultdict[str, dict[str, Mark]](dict)
         for file in folders.values():
-            raw = _read_beside(file, bookie.LAST_MARK_FILE) or b""
-            if len(raw) == bookie.LAST_MARK_BYTES:
-                mark, owner = bookie.decode_last_mark(raw, f"{file.folder}/{bookie.LAST_MARK_FILE}"), self.owner(file)
-                marks[owner] = max((mark.journal_id, mark.offset), marks.get(owner, NO_MARK))
+            of_owner = found[self.owner(file)]
+            for name in self._mark_names[file.folder]:
+                raw = _read_beside(file, name) or b""
+                if len(raw) == bookie.LAST_MARK_BYTES:
+                    mark = bookie.decode_last_mark(raw, f"{file.folder}/{name}")
+                    of_owner[name] = max((mark.journal_id, mark.offset), of_owner.get(name, NO_MARK))
+        for file in folders.values():
+            owner = self.owner(file)
+            least = min(found[owner].get(name, NO_MARK) for name in self._mark_names[file.folder])
+            if least != NO_MARK:
+                marks[owner] = max(least, marks.get(owner, NO_MARK))
         return marks
 
     @property
@@ -843,10 +856,10 @@ def _read_beside(file: FoundFile, name: str) -> bytes | None:
         return None
 
 
-def bookie_of(file: FoundFile) -> str | None:
-    """Return the id of the bookie whose disk the file is on, from the folder's cookie; raises MetadataCorrupt."""
+def _cookie_of(file: FoundFile) -> bookie.Cookie | None:
+    """Return the cookie of the bookie whose disk the file is on, from its folder; raises MetadataCorrupt."""
     raw = _read_beside(file, bookie.COOKIE_FILE)
-    return None if raw is None else bookie.decode_cookie(raw, f"{file.folder}/{bookie.COOKIE_FILE}").bookie_id
+    return None if raw is None else bookie.decode_cookie(raw, f"{file.folder}/{bookie.COOKIE_FILE}")
 
 
 def _has_map(file: FoundFile) -> bool:

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from pulsar_admin.store.codec.bookie import Cookie, LogMark, encode_cookie, encode_last_mark
 from pulsar_admin.store.errors import EntryLogCorrupt, InvalidValue, SourceChanged, SourceNotFound, StoreError
 from pulsar_admin.store.scan import following
 from pulsar_admin.store.scan.following import (
@@ -107,6 +108,26 @@ def test_a_flush_of_several_logs_that_a_killed_bookie_writes_again(tmp_path: Pat
     followed = _followed(tmp_path)
     found, _ = _drain(Follower(followed), followed, FIRST, Limit(files=files))
     assert Counter(found) == Counter(ids(0, 500))
+
+
+def test_of_several_journals_the_least_mark_counts(tmp_path: Path) -> None:
+    """A bookie that had one journal once keeps the file of that time: it says nothing."""
+    bookie, followed = Bookie(tmp_path), _followed(tmp_path, journals=True)
+    bookie.write(ids(0, 10))
+    here, far = LogMark(bookie.journal, 0), LogMark(bookie.journal + 9, 0)
+    (bookie.current / "VERSION").write_bytes(encode_cookie(Cookie(5, "b", ("/j0", "/j1"), ("/l",))))
+    follower = Follower(followed)
+    found, offset, told = [], FIRST, []
+    for marks in ((far, here), (far, None), (far, far)):
+        for name, mark in zip(("lastMark", "lastMark.0", "lastMark.1"), (far, *marks), strict=True):
+            (bookie.current / name).write_bytes(b"" if mark is None else encode_last_mark(mark))
+        if marks == (far, far):
+            bookie.flush(marks=False)
+        more, offset = _drain(follower, followed, offset)
+        found += more
+        told.append(offset["marks"].get("b", [0])[0] - bookie.journal)
+    assert told == [0, 0, 9]
+    assert Counter(found) == Counter(ids(0, 10))
 
 
 def test_the_journal_is_ahead_of_the_logs(tmp_path: Path) -> None:
