@@ -269,7 +269,7 @@ def checked(function: Function) -> Function:
 
 @contextmanager
 def _python_words(said: Mapping[str, str], values: tuple[Any, ...]) -> Iterator[None]:  # Any: what callers give
-    """Reword the hints of errors that are raised meanwhile for a Python program.
+    """Reword the hints of errors that are raised meanwhile for a Python program, and the options in their messages.
 
     ``said``, ``values``: the annotations and the arguments of the function called; commands name the store of its object.
     """
@@ -280,7 +280,16 @@ def _python_words(said: Mapping[str, str], values: tuple[Any, ...]) -> Iterator[
             hint = hint_in_python(error.hint, said)
             session = getattr(values[0], "_session", None) if values else None
             error.change_hint(hint if session is None else typable_in(hint, session.path))
+            error.change_message(
+                re.sub(r"(?<!\S)--([a-z]+(?:-[a-z]+)*)(?!\S)", partial(_parameter, said), error.message)
+            )
         raise
+
+
+def _parameter(said: Mapping[str, str], option: re.Match[str]) -> str:
+    """Return the parameter that an option is in Python, the option itself where ``said`` has none of that name."""
+    name = option[1].replace("-", "_")
+    return name if name in said else option[0]
 
 
 def _iterated(

@@ -34,6 +34,10 @@ class StoreError(Exception):
         notes[:] = [hint if note == self.hint else note for note in notes]
         self.hint = hint
 
+    def change_message(self, message: str) -> None:
+        """Say ``message`` in place of the message that it was made with."""
+        self.message, self.args = message, (message,)
+
 
 # -- the request is wrong ---------------------------------------------------------------------------------------------
 
