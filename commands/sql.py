@@ -88,23 +88,12 @@ def sql(app: App, options: AnswerOptions, statement: str | None, file: Path | No
 @contextmanager
 def _opened(app: App) -> Iterator[OpenQuery]:
     """Open one snapshot of the store and what asks it; what memory does not hold lies in a directory that goes at the end."""
-    from tempfile import TemporaryDirectory
+    from pulsar_admin.store.tables.sql import open_database
 
-    from pulsar_admin.store.tables.sql import Database
-
-    with _tables_of(app) as (tables, reader), TemporaryDirectory(prefix="pulsar-admin-") as spill:
-        zone = getattr(app.settings.tz, "key", None) or "UTC"
-        database = Database(
-            tables,
-            now_ms=app.now_ms if reader else app.settings.now_ms,
-            zone=zone,
-            memory_bytes=app.settings.memory_bytes,
-            spill=spill,
-        )
-        try:
+    with _tables_of(app) as (tables, reader):
+        zone, now_ms = getattr(app.settings.tz, "key", None) or "UTC", app.now_ms if reader else app.settings.now_ms
+        with open_database(tables, now_ms=now_ms, zone=zone, memory_bytes=app.settings.memory_bytes) as database:
             yield OpenQuery(app, reader, tables, database)
-        finally:
-            database.close()
 
 
 @contextmanager

@@ -9,7 +9,7 @@ _NAMES = {
     "api.cursors": "Cursor Cursors",
     "api.files": "MetadataChange diff history log_files log_records reclaim verify_logs",
     "api.ledgers": "Ledger preflight",
-    "api.messages": "Batches MessageRecord Messages SparkTables register",
+    "api.messages": "Batches Messages SparkTables register",
     "api.namespaces": "Cluster Namespace",
     "api.pending": "CursorTransactions Delayed KeptNacks NackSizes Nacks TopicTransactions Transactions nack_sizes",
     "api.plan": "Plan",
@@ -61,6 +61,7 @@ _NAMES = {
     "store.doctor.since": "ChangeSince FindingBefore FindingChange FindingComparison",
     "store.dump.find_by_time": "FoundEntry",
     "store.dump.job": "DumpReport DumpSize",
+    "store.dump.messages": "MessageRecord",
     "store.errors": (
         "AlreadyExists BadSql ChangeNotFound Corrupt DiskFailed DiskFull EncryptedPayload EntryCorrupt "
         "EntryLogCorrupt EntryNotFound IndexCorrupt InvalidValue JournalCorrupt LedgerNotFound LimitExceeded "

@@ -3,7 +3,7 @@
 from pulsar_admin.api.cursors import Cursor, Cursors
 from pulsar_admin.api.files import MetadataChange, diff, history, log_files, log_records, reclaim, verify_logs
 from pulsar_admin.api.ledgers import Ledger, preflight
-from pulsar_admin.api.messages import Batches, MessageRecord, Messages, SparkTables, register
+from pulsar_admin.api.messages import Batches, Messages, SparkTables, register
 from pulsar_admin.api.namespaces import Cluster, Namespace
 from pulsar_admin.api.pending import (
     CursorTransactions,
@@ -99,6 +99,7 @@ from pulsar_admin.store.doctor.why_bytes import HeldBytes, HeldTotal, WhyBytes
 from pulsar_admin.store.doctor.why_subscription import Reason, Why
 from pulsar_admin.store.dump.find_by_time import FoundEntry
 from pulsar_admin.store.dump.job import DumpReport, DumpSize
+from pulsar_admin.store.dump.messages import MessageRecord
 from pulsar_admin.store.errors import (
     AlreadyExists,
     BadSql,

@@ -1032,7 +1032,7 @@ REFUSED: dict[str, list[tuple[Any, str]]] = {
         (_sealed_row((0, 3, 0), b"ab"), "do not fit its key")],
     "store.db.nacks:decode_bucket_row": [(_sealed_row((0, 0, 1), b"x"), "")],
     "arguments:time_ms_of": [((timedelta(-1), 0), "is an age, and negative"), ((datetime(2026, 1, 1), 0), "has no time zone")],
-    "api.messages:_match": [(({name: []},), f"{name} is empty") for name in ("keys", "properties", "texts", "json_paths")],
+    "store.scan.messages:match_of": [(({name: []},), f"{name} is empty") for name in ("keys", "properties", "texts", "json_paths")],
     "api.plan:decode": [((1.5,), "no method takes a fraction")],
     "api.plan:_tuple": [(([],), "expected a tuple")],
     "api.plan:Request.as_json": [((N(of=int),), "a int")],

@@ -145,9 +145,9 @@ def timeline(
 
 def _usual(app: App, topics: Sequence[TopicName], start_ms: int | None, end_ms: int | None) -> tuple[int, int] | None:
     """Return the range to plot: what was asked for, else where nearly all entries of the topics lie."""
-    from pulsar_admin.api.messages import usual_times
+    from pulsar_admin.store.reports.timeline import usual_times
 
-    found = usual_times(app.session, topics, app.settings.clock)
+    found = app.session.ask_entries(usual_times, topics, check_clock(app.settings.clock))
     if found is None:
         return None
     first = found[0] if start_ms is None else start_ms

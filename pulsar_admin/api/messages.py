@@ -6,45 +6,51 @@ Imports pyarrow and pyspark only when columns are requested.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
-from datetime import datetime
+from contextlib import closing, contextmanager
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, Unpack
 
 from pulsar_admin import arguments
 from pulsar_admin.api.session import Session
 from pulsar_admin.arguments import Checked, Clock, Count, Duration, Place, Time
 from pulsar_admin.jsonify import dump_json
+from pulsar_admin.later import later
 from pulsar_admin.store.db.clocks import check_clock
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.files import iter_logs
-from pulsar_admin.store.dump.messages import COLUMNS, MessageQuery, SelectedMessages, Shown
+from pulsar_admin.store.dump.messages import COLUMNS, MessageQuery, MessageRecord, SelectedMessages, Shown
 from pulsar_admin.store.dump.options import DumpOptions
-from pulsar_admin.store.errors import InvalidValue, Refused, StoreError
-from pulsar_admin.store.model.messages import MessageRow
+from pulsar_admin.store.errors import InvalidValue, StoreError
+from pulsar_admin.store.extras import require
+from pulsar_admin.store.model.messages import MessageRow, Window
 from pulsar_admin.store.model.reader import EntryReader
-from pulsar_admin.store.model.schemas import parse_path_test
-from pulsar_admin.store.model.topics import Topic, read_topic
+from pulsar_admin.store.model.resources import find_cluster_name
+from pulsar_admin.store.model.topics import Topic
 from pulsar_admin.store.names import Profile, TopicName, parse_topics
-from pulsar_admin.store.wording import bracketed, counted, line_of, listed, schema_html
+from pulsar_admin.store.wording import bracketed, counted, listed, schema_html
 
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-    from pulsar_admin.store.dump.job import DumpReport, DumpSize
-    from pulsar_admin.store.reports.timeline import Timeline, TimelineOptions
-    from pulsar_admin.store.scan.messages import Match
-    from pulsar_admin.store.search.skew import TopicSkew
-    from pulsar_admin.store.tables.sql import Database
+    from pulsar_admin.store.dump import job as dumping
+    from pulsar_admin.store.reports import timeline as timelines
+    from pulsar_admin.store.scan import messages as scan_messages
+    from pulsar_admin.store.scan import reducing as reducing
+    from pulsar_admin.store.search import skew as skews
+else:
+    dumping = later("pulsar_admin.store.dump.job")
+    timelines = later("pulsar_admin.store.reports.timeline")
+    scan_messages = later("pulsar_admin.store.scan.messages")
+    reducing = later("pulsar_admin.store.scan.reducing")
+    skews = later("pulsar_admin.store.search.skew")
 
 
 Item = TypeVar("Item")
-Found = TypeVar("Found", covariant=True)
+Found = TypeVar("Found")
 BatchSource = Callable[[EntryReader, list[StoreError]], Generator[Item, None, None]]
 """What reads items of one snapshot, and notes what it could not read."""
 
@@ -96,8 +102,6 @@ class Batches(Checked):
 
     def to_pandas(self) -> pd.DataFrame:
         """Return all of them as a pandas DataFrame; times are ``datetime64[us, UTC]``, properties dictionaries. Raises MissingComponent."""
-        from pulsar_admin.store.extras import require
-
         require("pandas", "to_pandas", instead="take to_arrow()")
         frame: pd.DataFrame = self.to_arrow().to_pandas(maps_as_pydicts="lossy")
         return frame
@@ -113,67 +117,6 @@ class Batches(Checked):
 
 Choose = Callable[[Txn], Iterable[TopicName]]
 """Names topics of a snapshot."""
-
-
-class MessageRecord:
-    """A message: the columns that were asked for as attributes, each as in ``Messages.rows``; any other raises AttributeError."""
-
-    __slots__ = ("_columns",)
-
-    topic: str
-    ledger_id: int
-    entry_id: int
-    batch_index: int
-    publish_time: datetime | None
-    broker_time: datetime | None
-    event_time: datetime | None
-    key: str | None
-    ordering_key: bytes | None
-    producer: str
-    sequence_id: int
-    properties: dict[str, str]
-    size: int
-    sha1: bytes
-    payload: bytes
-    broker_index: int | None
-    deliver_at_time: datetime | None
-    encrypted: bool
-    null_value: bool
-    chunks: int
-    marker_type: str | None
-    transaction: str | None
-    schema_version: int | None
-    value: Any  # Any: what the topic's schema makes of a payload
-    value_error: str | None
-
-    def __init__(self, columns: Mapping[str, Any]) -> None:  # Any: each column's own type
-        object.__setattr__(self, "_columns", columns)
-
-    def __getattr__(self, name: str) -> Any:  # Any: each column's own type
-        if name.startswith("_"):
-            raise AttributeError(name)
-        if name not in self._columns:
-            raise AttributeError(
-                f"the column {name!r} was not asked for: columns={[*self._columns]}", name=name, obj=self
-            )
-        return self._columns[name]
-
-    def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError(f"{name!r} of a message cannot be set", name=name, obj=self)
-
-    def __dir__(self) -> list[str]:
-        return [*super().__dir__(), *self._columns]
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, MessageRecord) and self._columns == other._columns
-
-    __hash__ = None  # type: ignore[assignment]  # as of the dictionaries in it
-
-    def __reduce__(self) -> tuple[type[MessageRecord], tuple[Mapping[str, Any]]]:
-        return MessageRecord, (self._columns,)
-
-    def __repr__(self) -> str:
-        return line_of("MessageRecord", self._columns)
 
 
 class Messages(Batches):
@@ -285,74 +228,38 @@ class WantedMessages(TypedDict, total=False):
     uncommitted: bool
 
 
+def _window(session: Session, wanted: Mapping[str, Any]) -> Window:  # Any: what callers give
+    """Return the times and positions among keywords."""
+    bounds = (wanted.get(name) for name in ("since", "until", "start", "end"))
+    return session.window(*bounds, clock=wanted.get("clock", "auto"))
+
+
 def search_of(session: Session, names: Choose, wanted: WantedMessages, where: str = "topics") -> Messages:
     """Return the messages of topics that match the search; raises InvalidValue, also for an unknown keyword."""
     arguments.check_keywords(wanted, WantedMessages)
-    bounds = wanted.get("since"), wanted.get("until"), wanted.get("start"), wanted.get("end")
-    window = session.window(*bounds, clock=wanted.get("clock", "auto"))
     query = MessageQuery(
-        window,
+        _window(session, wanted),
         chosen_columns(wanted.get("columns")),
         limit=wanted.get("limit"),
         uncommitted=wanted.get("uncommitted", False),
-        match=_match(wanted),
+        match=scan_messages.match_of(wanted),
     )
     return messages_of(session, names, query, where)
-
-
-def _match(wanted: WantedMessages) -> Match:
-    from pulsar_admin.store.scan.messages import Match
-
-    for name in ("keys", "properties", "texts", "json_paths"):
-        if name in wanted and not wanted[name]:
-            raise InvalidValue(f"{name} is empty: leave it out to take every message, or there is nothing to look for")
-    criteria: dict[str, Any] = {name: one for name, one in wanted.items() if name in Match.__struct_fields__}
-    criteria |= {name: tuple(criteria[name]) for name in ("keys", "texts") if name in criteria}
-    properties, paths = wanted.get("properties", {}).items(), map(parse_path_test, wanted.get("json_paths", ()))
-    return Match(**criteria | {"properties": tuple(properties), "paths": tuple(paths)}).check()
-
-
-def usual_times(session: Session, names: Iterable[TopicName], clock: str) -> tuple[int, int] | None:
-    """Return the first and last usual time of topics together; None if no entry has one.
-
-    An unreadable topic has none: the later counting reports the error.
-    """
-    from pulsar_admin.store.reports.timeline import usual_range
-
-    checked = check_clock(clock)
-    with session.reader() as reader:
-        sample = reader.scanning_on(
-            None, failed=[]
-        )  # a sample is not bulk work, and the scan lists again what cannot be read
-        ranges: list[tuple[int, int]] = []
-        for name in names:
-            with suppress(StoreError):
-                ranges += filter(None, [usual_range(sample, read_topic(reader.txn, name), checked)])
-    return (min(low for low, _ in ranges), max(high for _, high in ranges)) if ranges else None
-
-
-class OfTopics(Protocol[Found]):
-    """What is asked of several topics at once, by their place among them."""
-
-    def find(self, index: int, /) -> Found:
-        """Return what it is of the topic with this index; raises what reading it raises."""
 
 
 def each_of_topics(
     session: Session,
     names: Sequence[TopicName],
-    ask: Callable[[EntryReader, Sequence[Topic]], OfTopics[Found]],
+    ask: Callable[[EntryReader, Sequence[Topic]], reducing.OfTopics[Found]],
     unread: Callable[[Found], tuple[int, int]],
 ) -> Iterator[Found]:
     """Yield what ``ask`` finds in each topic; an engine reads all of them at once.
 
     ``unread``: how many of its entries are in no imported file, and how many are damaged. Raises TopicNotFound.
     """
-    places: dict[TopicName, int] = {}
-    topics: list[Topic] = []
 
     def find(name: TopicName) -> Found:
-        found = every.find(places[name]) if name in places else ask(reader, [read_topic(reader.txn, name)]).find(0)
+        found = every.find(name)
         missing, damaged = unread(found)
         if missing:  # no problem of the data
             session.warn([f"{name}: {counted(missing, 'entry is', 'entries are')} in no imported file"])
@@ -361,52 +268,40 @@ def each_of_topics(
         return found
 
     with session.scan() as reader:
-        for name in names if reader.engine is not None else ():
-            with suppress(StoreError):  # told when it is asked for
-                topics.append(read_topic(reader.txn, name))
-                places[name] = len(places)
-        every = ask(reader, topics)
+        every = reducing.AskedTogether(reader, names if reader.engine is not None else (), ask)
         yield from session.each(names, find)
-
-
-def timelines_of(session: Session, names: Sequence[TopicName], options: TimelineOptions) -> Iterator[Timeline]:
-    """Yield how much of each topic arrived when; raises TopicNotFound, LimitExceeded."""
-    from pulsar_admin.store.reports.timeline import TimelineOfTopics
-
-    ask = partial(TimelineOfTopics, options=options)
-    return each_of_topics(session, names, ask, attrgetter("missing_entries", "unreadable_entries"))
 
 
 def skews_of(
     session: Session, names: Sequence[TopicName], tolerance: Duration, clock: Literal["publish", "broker"]
-) -> Iterator[TopicSkew]:
+) -> Iterator[skews.TopicSkew]:
     """Yield whose clock is wrong in each topic, see ``Topic.skew``."""
-    from pulsar_admin.store.search.skew import SkewOfTopics, SkewOptions
+    options = skews.SkewOptions(check_clock(clock), arguments.duration_ms(tolerance), session.now_ms)
+    return each_of_topics(
+        session, names, partial(skews.SkewOfTopics, options=options), attrgetter("missing", "unreadable")
+    )
 
-    options = SkewOptions(check_clock(clock), arguments.duration_ms(tolerance), session.now_ms)
-    ask = partial(SkewOfTopics, options=options)
-    return each_of_topics(session, names, ask, attrgetter("missing", "unreadable"))
+
+def timelines_of(
+    session: Session, names: Sequence[TopicName], options: timelines.TimelineOptions
+) -> Iterator[timelines.Timeline]:
+    """Yield how much of each topic arrived when; raises TopicNotFound, LimitExceeded."""
+    ask = partial(timelines.TimelineOfTopics, options=options)
+    return each_of_topics(session, names, ask, attrgetter("missing_entries", "unreadable_entries"))
 
 
 def timeline_table(
     session: Session, name: TopicName, clock: str, width_ms: int | None, start_ms: int | None, end_ms: int | None
 ) -> pa.Table:
     """Return a topic's timeline as columns; ``width_ms`` None: chosen from the data."""
-    import pyarrow as pa
-
-    from pulsar_admin.store.reports.timeline import TimelineOptions, choose_bucket_ms
-    from pulsar_admin.store.scan.typed_values import timestamps
-
     if width_ms is None:
-        width_ms = choose_bucket_ms(*(usual_times(session, [name], clock) or (0, 0)))
-    (timeline,) = timelines_of(session, [name], TimelineOptions(width_ms, check_clock(clock), start_ms, end_ms))
-    if timeline.entries_without_time:
-        without = counted(timeline.entries_without_time, "entry is", "entries are")
+        usual = session.ask_entries(timelines.usual_times, [name], check_clock(clock))
+        width_ms = timelines.choose_bucket_ms(*(usual or (0, 0)))
+    (found,) = timelines_of(session, [name], timelines.TimelineOptions(width_ms, check_clock(clock), start_ms, end_ms))
+    if found.entries_without_time:
+        without = counted(found.entries_without_time, "entry is", "entries are")
         session.partial([f"{name}: {without} without such a time"])
-    times, entries, messages, size_bytes = (
-        pa.array((row[index] for row in timeline.buckets), pa.int64()) for index in range(4)
-    )
-    return pa.table({"start": timestamps(times), "entries": entries, "messages": messages, "bytes": size_bytes})
+    return timelines.table_of(found)
 
 
 class Columns(Checked):
@@ -423,7 +318,6 @@ class Columns(Checked):
 
         Columns and names are those of the files that ``store export tables`` writes. Raises InvalidValue for another name.
         """
-        from pulsar_admin.store.model.resources import find_cluster_name
         from pulsar_admin.store.tables.rows import SMALL_TABLES, iter_table
         from pulsar_admin.store.tables.schemas import TABLES
 
@@ -440,37 +334,18 @@ class Columns(Checked):
 
         Raises BadSql, Refused for a statement that does more than read, InvalidValue for several, MissingComponent.
         """
-        from pulsar_admin.store.extras import require
-
         require("duckdb", "sql")
-        with self._session.reader() as reader, _opened(reader, [], self._session.now_ms) as database:
-            statements = database.split(statement)
-            if len(statements) != 1:
-                raise InvalidValue(f"{len(statements)} statements instead of one", hint="ask one after the other")
-            schema = database.schema(statements[0])
+        from pulsar_admin.store.tables.catalog import open_sql
+
+        with self._session.reader() as reader, open_sql(reader, [], self._session.now_ms) as database:
+            only = database.only(statement)
+            schema = database.schema(only)
 
         def source(reader: EntryReader, problems: list[StoreError]) -> Generator[pa.RecordBatch, None, None]:
-            with _opened(reader, problems, self._session.now_ms) as database:
-                yield from database.batches(statements[0])
+            with open_sql(reader, problems, self._session.now_ms) as database:
+                yield from database.batches(only)
 
         return Batches(self._session, lambda: schema, source)
-
-
-@contextmanager
-def _opened(reader: EntryReader, problems: list[StoreError], now_ms: int) -> Iterator[Database]:
-    """Open a database over a snapshot's tables; unreadable data is added to ``problems``."""
-    from pulsar_admin.store.model.resources import find_cluster_name
-    from pulsar_admin.store.tables.catalog import StoreTables
-    from pulsar_admin.store.tables.sql import Database
-
-    with TemporaryDirectory(prefix="pulsar-admin-") as spill:
-        tables = StoreTables(lambda: reader, find_cluster_name(reader.txn))
-        database = Database(tables, now_ms=now_ms, spill=spill)
-        try:
-            yield database
-        finally:
-            database.close()
-            problems += tables.problems
 
 
 _MESSAGE_IDS = ("ledger_id", "entry_id", "batch_index")
@@ -479,21 +354,14 @@ _ENTRY_IDS = ("ledger_id", "entry_id")
 
 @arguments.checked
 def register(spark: SparkSession) -> None:
-    """Register the data source ``pulsar_entries`` with a Spark session of any kind; executors without our packages
-    get them.
+    """Register the data source ``pulsar_entries`` with a Spark session of any kind, filters pushed down to it.
 
-    From then on filters are pushed down to it. Raises MissingComponent, which names what the executors' Python lacks;
+    Executors without our packages get them. Raises MissingComponent, which names what the executors' Python lacks;
     Refused for a stopped session.
     """
-    from pulsar_admin.store.engine.spark_session import is_stopped
-    from pulsar_admin.store.engine.workers import prepare_workers
-    from pulsar_admin.store.scan import datasource
+    from pulsar_admin.store.scan.datasource import offer
 
-    if is_stopped(spark):
-        raise Refused("the Spark session is stopped", hint="start another: SparkSession.builder.getOrCreate()")
-    prepare_workers(spark)
-    datasource.push_filters(spark)
-    datasource.register(spark)
+    offer(spark)
 
 
 class SparkTables(Checked):
@@ -588,48 +456,40 @@ class Dumps(Checked):
 
     def dump(
         self, directory: Path | str, *topics: str, form: Format = "parquet", **wanted: Unpack[DumpWanted]
-    ) -> DumpReport:
+    ) -> dumping.DumpReport:
         """Write messages or entries of topics (default: all) into files of a new directory; ``DumpWanted`` has the
         selection.
 
         Files are split by topic and by day on the clock. Raises AlreadyExists, DiskFull.
         """
-        from pulsar_admin.store.dump.job import dump_directory
-
-        place = Path(directory)
-        options = _options(self._session, wanted)
-        with self._dumping(topics, wanted, options) as (reader, listed):
-            report, problems = dump_directory(reader, listed, place, form, options, lambda entries: None)
+        with self._dumping(topics, wanted) as (reader, listed, options):
+            report, problems = dumping.dump_directory(reader, listed, Path(directory), form, options)
         self._session.partial(problems)
         return report
 
     def dump_lines(self, *topics: str, **wanted: Unpack[DumpWanted]) -> Iterator[str]:
         """Yield what ``dump`` writes as JSON lines, in pieces of text that hold many lines, or a part of a long one."""
-        from pulsar_admin.store.dump.job import Dumped, dump_text
-
-        dumped, options = Dumped(), _options(self._session, wanted)
-        with self._dumping(topics, wanted, options) as (reader, listed):
-            yield from dump_text(reader, listed, options, dumped)
+        dumped = dumping.Dumped()
+        with self._dumping(topics, wanted) as (reader, listed, options):
+            yield from dumping.dump_text(reader, listed, options, dumped)
         self._session.partial(dumped.problems)
 
-    def dump_size(self, *topics: str, **wanted: Unpack[DumpWanted]) -> DumpSize:
+    def dump_size(self, *topics: str, **wanted: Unpack[DumpWanted]) -> dumping.DumpSize:
         """Return how much ``dump`` reads: topics, entries, messages, bytes between the positions; its times are not looked at."""
-        from pulsar_admin.store.dump.job import preview_dump
-
         options = _options(self._session, wanted)
         with self._session.reader() as reader:
-            return preview_dump(reader, self._listed(reader, topics, wanted), options)
+            return dumping.preview_dump(reader, self._listed(reader, topics, wanted), options)
 
     @contextmanager
     def _dumping(
-        self, topics: Sequence[str], wanted: DumpWanted, options: DumpOptions
-    ) -> Iterator[tuple[EntryReader, list[Topic]]]:
-        from pulsar_admin.store.dump.job import preview_dump
-
+        self, topics: Sequence[str], wanted: DumpWanted
+    ) -> Iterator[tuple[EntryReader, list[Topic], DumpOptions]]:
+        options = _options(self._session, wanted)
         with self._session.reader() as reader:
             listed = self._listed(reader, topics, wanted)
-            with self._session.scanning(reader, preview_dump(reader, listed, options).bytes, "dump") as scanning:
-                yield scanning, listed
+            size_bytes = dumping.preview_dump(reader, listed, options).bytes
+            with self._session.scanning(reader, size_bytes, "dump") as scanning:
+                yield scanning, listed, options
 
     def _listed(self, reader: EntryReader, topics: Sequence[str], wanted: DumpWanted) -> list[Topic]:
         return list(self._session.read_topics(reader, parse_topics(topics, wanted.get("pattern"))))
@@ -637,10 +497,10 @@ class Dumps(Checked):
 
 def _options(session: Session, wanted: DumpWanted) -> DumpOptions:
     arguments.check_keywords(wanted, DumpWanted)
-    bounds = wanted.get("since"), wanted.get("until"), wanted.get("start"), wanted.get("end")
+    check_clock(wanted.get("clock", "auto"))
     return DumpOptions(
         wanted.get("level", "messages"),
-        session.window(*bounds, clock=check_clock(wanted.get("clock", "auto"))),
+        _window(session, wanted),
         wanted.get("payload", False),
         wanted.get("value", False),
         stripped=wanted.get("stripped", False),

@@ -35,7 +35,6 @@ from pulsar_admin.store.scan.typed_values import KnownColumns
 from pulsar_admin.store.wording import Answer, counted
 
 _T = TypeVar("_T")
-Advance = Callable[[int], None]  # told how many more entries are done
 
 
 class Dumped(Struct):
@@ -47,12 +46,10 @@ class Dumped(Struct):
     problems: list[StoreError] = field(default_factory=list)
 
 
-def iter_batches(
-    reader: EntryReader, topic: Topic, options: DumpOptions, dumped: Dumped, advance: Advance
-) -> Iterator[Rows]:
+def iter_batches(reader: EntryReader, topic: Topic, options: DumpOptions, dumped: Dumped) -> Iterator[Rows]:
     """Yield the rows of a topic's window in topic order; ``dumped`` counts them."""
     undecoded = 0
-    for batch in iter_window_rows(reader, topic, options, dumped, advance):
+    for batch in iter_window_rows(reader, topic, options, dumped):
         undecoded += batch.undecoded if isinstance(batch, WrittenFile) else undecoded_in(batch)
         yield batch
         del batch
@@ -63,7 +60,7 @@ def iter_batches(
 
 
 def iter_window_rows(
-    reader: EntryReader, topic: Topic, options: DumpOptions, dumped: Dumped, advance: Advance
+    reader: EntryReader, topic: Topic, options: DumpOptions, dumped: Dumped
 ) -> Generator[Any, None, None]:  # Any: pyarrow has no types
     """Yield the rows as batches, or where ``as_one`` has them written as files; ``dumped`` has what could not be read when they end, or
     are closed early."""
@@ -83,7 +80,6 @@ def iter_window_rows(
                 yield redact_batch(batch) if options.redact else batch
                 del batch
             del batches  # not kept while the next are fetched
-            advance(entries)
     finally:
         dumped.problems += read.scan.unreadable
         if read.missing:
@@ -217,7 +213,7 @@ def _message_columns(
 def dump_text(reader: EntryReader, topics: Sequence[Topic], options: DumpOptions, dumped: Dumped) -> Iterator[str]:
     """Yield every row as JSON, in the pieces of ``json_text``."""
     for topic, as_one in read_as_one(reader, topics, lambda topic: [(topic, options)]):
-        for batch in iter_batches(reader, topic, replace(options, as_one=as_one), dumped, lambda count: None):
+        for batch in iter_batches(reader, topic, replace(options, as_one=as_one), dumped):
             yield from json_text(str(topic.name), batch) if options.profile is None else known_text(batch)
             del batch
 
@@ -239,7 +235,7 @@ class DumpReport(Answer, frozen=True):
 
 
 def dump_directory(
-    reader: EntryReader, topics: Sequence[Topic], path: Path, form: Format, options: DumpOptions, advance: Advance
+    reader: EntryReader, topics: Sequence[Topic], path: Path, form: Format, options: DumpOptions
 ) -> tuple[DumpReport, list[StoreError]]:
     """Write topics into a new directory in a format; return the report and what could not be dumped.
 
@@ -252,7 +248,7 @@ def dump_directory(
     with DumpDirectory(path, form, check_clock(options.window.clock), options.level, hidden) as directory:
         to = None if reader.engine is None else directory.open_to_others(redact=options.redact)
         for topic, as_one in read_as_one(reader, topics, lambda topic: [(topic, options)], to):
-            for rows in iter_batches(reader, topic, replace(options, as_one=as_one), dumped, advance):
+            for rows in iter_batches(reader, topic, replace(options, as_one=as_one), dumped):
                 (directory.take if isinstance(rows, WrittenFile) else directory.add)(str(topic.name), rows)
                 del rows
     report = DumpReport(

@@ -8,7 +8,7 @@ neighbours are read one by one.
 from __future__ import annotations
 
 from base64 import b64decode
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, islice
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -38,9 +38,11 @@ from pulsar_admin.store.model.schemas import read_schemas, value_decoder
 from pulsar_admin.store.model.topics import Topic, read_topic
 from pulsar_admin.store.names import LONG_MAX, Position, TopicName
 from pulsar_admin.store.timespec import moment
-from pulsar_admin.store.wording import camel_case
+from pulsar_admin.store.wording import camel_case, line_of
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     import pyarrow as pa
 
     from pulsar_admin.store.codec.scalable import ScalableTopic
@@ -354,6 +356,67 @@ class MessageQuery(Struct, frozen=True):
 
 _MERGED_BYTES, _BATCH_BYTES_LEAST, _MERGED_ROWS = 32 << 20, 256 << 10, 1 << 13
 Shown = tuple[TopicName, Message, "Decoded | None"]
+
+
+class MessageRecord:
+    """A message: the columns that were asked for as attributes, each as in ``Messages.rows``; any other raises AttributeError."""
+
+    __slots__ = ("_columns",)
+
+    topic: str
+    ledger_id: int
+    entry_id: int
+    batch_index: int
+    publish_time: datetime | None
+    broker_time: datetime | None
+    event_time: datetime | None
+    key: str | None
+    ordering_key: bytes | None
+    producer: str
+    sequence_id: int
+    properties: dict[str, str]
+    size: int
+    sha1: bytes
+    payload: bytes
+    broker_index: int | None
+    deliver_at_time: datetime | None
+    encrypted: bool
+    null_value: bool
+    chunks: int
+    marker_type: str | None
+    transaction: str | None
+    schema_version: int | None
+    value: Any  # Any: what the topic's schema makes of a payload
+    value_error: str | None
+
+    def __init__(self, columns: Mapping[str, Any]) -> None:  # Any: each column's own type
+        object.__setattr__(self, "_columns", columns)
+
+    def __getattr__(self, name: str) -> Any:  # Any: each column's own type
+        if name.startswith("_"):
+            raise AttributeError(name)
+        if name not in self._columns:
+            raise AttributeError(
+                f"the column {name!r} was not asked for: columns={[*self._columns]}", name=name, obj=self
+            )
+        return self._columns[name]
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"{name!r} of a message cannot be set", name=name, obj=self)
+
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *self._columns]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, MessageRecord) and self._columns == other._columns
+
+    __hash__ = None  # type: ignore[assignment]  # as of the dictionaries in it
+
+    def __reduce__(self) -> tuple[type[MessageRecord], tuple[Mapping[str, Any]]]:
+        return MessageRecord, (self._columns,)
+
+    def __repr__(self) -> str:
+        return line_of("MessageRecord", self._columns)
 
 
 class _Together(NamedTuple):

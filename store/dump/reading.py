@@ -114,7 +114,7 @@ def _limited(
     topic, options, left = asked.topic, replace(asked.options, **other), asked.limit
     dumped = Dumped()
     # Closed here: the engine's processes end, and what was wrong is told, when nobody wants more.
-    with closing(iter_window_rows(asked.reader, topic, options, dumped, lambda count: None)) as batches:
+    with closing(iter_window_rows(asked.reader, topic, options, dumped)) as batches:
         for batch in batches:
             chosen = choose(batch)
             chosen = chosen if left is None else chosen.slice(0, left)
@@ -138,7 +138,7 @@ def find_event_time(reader: EntryReader, topic: Topic, time_ms: int) -> Found:
     dumped = Dumped()
     read, last = 0, (-1, -1)
     answer: tuple[Position, int] | None = None
-    with closing(iter_window_rows(reader, topic, options, dumped, lambda count: None)) as batches:
+    with closing(iter_window_rows(reader, topic, options, dumped)) as batches:
         for batch in batches:
             ledgers, entries, indexes, times = (numbers_of(column)[0] for column in batch.columns)
             hits = np.flatnonzero((times != 0) & (times >= time_ms))

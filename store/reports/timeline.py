@@ -7,8 +7,9 @@ index.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import ClassVar, NamedTuple
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
 from msgspec import Struct
@@ -20,12 +21,15 @@ from pulsar_admin.store.model.cursors import iter_ledger_parts
 from pulsar_admin.store.model.ledgers import iter_blocks
 from pulsar_admin.store.model.messages import check_times
 from pulsar_admin.store.model.reader import EntryReader
-from pulsar_admin.store.model.topics import Topic
+from pulsar_admin.store.model.topics import Topic, read_topic
 from pulsar_admin.store.names import LONG_MAX, LONG_MIN, TopicName
 from pulsar_admin.store.scan.entries import EntryScan, entry_times
 from pulsar_admin.store.scan.integer_rows import Sums
 from pulsar_admin.store.scan.places import EntryBatch, Part
 from pulsar_admin.store.scan.reducing import Reduction, Reductions, Row
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 BUCKETS_MAX = 1_000_000
 WANTED_BUCKETS = 60
@@ -156,6 +160,30 @@ def usual_range(reader: EntryReader, topic: Topic, clock: Clock) -> tuple[int, i
     reach = 10 * max(high - low, 1)
     usual = times[(times >= low - reach) & (times <= high + reach)]
     return int(usual[0]), int(usual[-1])
+
+
+def usual_times(reader: EntryReader, names: Iterable[TopicName], clock: Clock) -> tuple[int, int] | None:
+    """Return the first and last usual time of topics together; None if no entry has one.
+
+    An unreadable topic has none: the later counting reports the error.
+    """
+    # A sample is not bulk work, and the scan lists again what cannot be read.
+    sample = reader.scanning_on(None, failed=[])
+    ranges: list[tuple[int, int]] = []
+    for name in names:
+        with suppress(StoreError):
+            ranges += filter(None, [usual_range(sample, read_topic(reader.txn, name), clock)])
+    return (min(low for low, _ in ranges), max(high for _, high in ranges)) if ranges else None
+
+
+def table_of(timeline: Timeline) -> pa.Table:
+    """Return the buckets as columns: ``start`` (timestamp), ``entries``, ``messages``, ``bytes``."""
+    import pyarrow as pa
+
+    from pulsar_admin.store.scan.typed_values import timestamps
+
+    start, *counts = (pa.array((row[index] for row in timeline.buckets), pa.int64()) for index in range(4))
+    return pa.table([timestamps(start), *counts], ["start", "entries", "messages", "bytes"])
 
 
 def choose_bucket_ms(first_ms: int, last_ms: int) -> int:

@@ -41,8 +41,8 @@ from pyspark.sql.types import StructField, StructType
 
 from pulsar_admin.store.engine.operation import Operation
 from pulsar_admin.store.engine.slices import Cut, FileRange, plan_slices
-from pulsar_admin.store.engine.spark_session import hide_traceback
-from pulsar_admin.store.errors import InvalidValue, StoreError, Unsupported
+from pulsar_admin.store.engine.spark_session import hide_traceback, is_stopped
+from pulsar_admin.store.errors import InvalidValue, Refused, StoreError, Unsupported
 from pulsar_admin.store.model.messages import check_times
 from pulsar_admin.store.scan import source_options
 from pulsar_admin.store.scan.files import Problem
@@ -370,10 +370,18 @@ def _only(options: ScanOptions, ledgers: set[int]) -> ScanOptions:
     return replace(options, ledgers=tuple(sorted(ledgers)) or _NO_LEDGER)
 
 
-def push_filters(session: SparkSession) -> None:
-    """Switch on filter pushdown to Python data sources in a session; if the session refuses the setting, Spark applies the filters."""
+def offer(session: SparkSession) -> None:
+    """Send our packages to executors that lack them, and register ``pulsar_entries`` in a session, with filters pushed down; if the
+    session refuses that setting, Spark applies the filters. Raises MissingComponent, and Refused for a stopped session.
+    """
+    from pulsar_admin.store.engine.workers import prepare_workers  # executors, which import this module, send nothing
+
+    if is_stopped(session):
+        raise Refused("the Spark session is stopped", hint="start another: SparkSession.builder.getOrCreate()")
+    prepare_workers(session)
     with suppress(PySparkException):
         session.conf.set(PUSHDOWN, "true")
+    register(session)
 
 
 def register(session: SparkSession) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from hashlib import sha1
 from itertools import compress, pairwise
 from typing import Any, Protocol
@@ -40,7 +40,7 @@ from pulsar_admin.store.kernels.messages import (
 from pulsar_admin.store.kernels.producers import number_spans
 from pulsar_admin.store.kernels.sha1 import sha1_spans
 from pulsar_admin.store.model.messages import Message, MessageReader, marker_name
-from pulsar_admin.store.model.schemas import PathTest
+from pulsar_admin.store.model.schemas import PathTest, parse_path_test
 from pulsar_admin.store.names import Position
 from pulsar_admin.store.scan.arrow import bools_of, column, constant, nullable, numbers_of, scalar, spans_array, strings
 from pulsar_admin.store.scan.places import EntryBatch
@@ -550,6 +550,17 @@ class Match(Struct, frozen=True):
 
     def _pattern(self, pattern: str) -> str:
         return f"(?i){pattern}" if self.ignore_case else pattern
+
+
+def match_of(wanted: Mapping[str, Any]) -> Match:  # Any: each keyword's own
+    """Return the match of the keywords of ``Store.search``; raises InvalidValue."""
+    for name in ("keys", "properties", "texts", "json_paths"):
+        if name in wanted and not wanted[name]:
+            raise InvalidValue(f"{name} is empty: leave it out to take every message, or there is nothing to look for")
+    criteria: dict[str, Any] = {name: one for name, one in wanted.items() if name in Match.__struct_fields__}
+    criteria |= {name: tuple(criteria[name]) for name in ("keys", "texts") if name in criteria}
+    paths = tuple(map(parse_path_test, wanted.get("json_paths", ())))
+    return Match(**criteria | {"properties": tuple(wanted.get("properties", {}).items()), "paths": paths}).check()
 
 
 def _bytes(text: str) -> bytes:

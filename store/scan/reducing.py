@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from itertools import groupby
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from msgspec import Struct, field
@@ -21,7 +21,8 @@ from pulsar_admin.store.engine.memory import slice_bytes
 from pulsar_admin.store.engine.slices import FileRange
 from pulsar_admin.store.errors import NotWritable, SourceChanged, StoreError
 from pulsar_admin.store.kernels.compiled import METER
-from pulsar_admin.store.names import FileKind
+from pulsar_admin.store.model.topics import Topic, read_topic
+from pulsar_admin.store.names import FileKind, TopicName
 from pulsar_admin.store.scan.entries import EntryScan
 from pulsar_admin.store.scan.files import LedgerDigests
 from pulsar_admin.store.scan.places import UNREADABLE, EntryBatch, PackedPlaces, Places, doubtful, pack_places
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from pulsar_admin.store.model.reader import EntryReader
 
 Row = dict[str, bytes]
+Found = TypeVar("Found", covariant=True)
 _TOGETHER = 64  # parts that are merged at once
 _JOB_BYTES = (
     72 << 20
@@ -228,6 +230,37 @@ class ReduceEntries(Struct, frozen=True):
 
 
 # -- all scans of a command ----------------------------------------------------------------------------------------------
+
+
+class OfTopics(Protocol[Found]):
+    """What is asked of several topics at once, by their place among them."""
+
+    def find(self, index: int, /) -> Found:
+        """Return what it is of the topic with this index; raises what reading it raises."""
+
+
+class AskedTogether(Generic[Found]):
+    """What ``ask`` finds in topics: the reader's engine reads those with ``names`` at once, any other is read alone."""
+
+    def __init__(
+        self,
+        reader: EntryReader,
+        names: Iterable[TopicName],
+        ask: Callable[[EntryReader, Sequence[Topic]], OfTopics[Found]],
+    ) -> None:
+        self._reader, self._ask = reader, ask
+        topics: dict[TopicName, Topic] = {}
+        for name in names:
+            with suppress(StoreError):  # told when it is asked for
+                topics[name] = read_topic(reader.txn, name)
+        self._places = {name: index for index, name in enumerate(topics)}
+        self._every = ask(reader, list(topics.values()))
+
+    def find(self, name: TopicName) -> Found:
+        """Return what it is of a topic; raises TopicNotFound, and what reading it raises."""
+        if name in self._places:
+            return self._every.find(self._places[name])
+        return self._ask(self._reader, [read_topic(self._reader.txn, name)]).find(0)
 
 
 class Reductions:

@@ -9,7 +9,7 @@ whenever they are read.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from copy import copy
 from functools import partial
 from itertools import islice
@@ -34,6 +34,7 @@ from pulsar_admin.store.errors import EntryNotFound, InvalidValue, NotFound, Sou
 from pulsar_admin.store.kernels.columns import UNFRAMED
 from pulsar_admin.store.model.cursors import iter_ledger_parts
 from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.model.resources import find_cluster_name
 from pulsar_admin.store.model.schemas import TopicSchemas, read_schemas
 from pulsar_admin.store.model.topics import Topic, iter_all_topics, read_topic
 from pulsar_admin.store.names import PARTITION_SUFFIX, SCALABLE, SEGMENT, TopicName, parse_owner, parse_topic
@@ -49,7 +50,17 @@ from pulsar_admin.store.tables.parquet import check_file, explained, lacking, op
 from pulsar_admin.store.tables.rows import SMALL_TABLES, iter_table
 from pulsar_admin.store.tables.schemas import OF_TOPIC, TABLES, known_schema
 from pulsar_admin.store.tables.split_sql import AddUp, Split, with_topics
-from pulsar_admin.store.tables.sql import MadeTable, Pruner, Seen, TopicsMeant, between, equal, iter_wanted
+from pulsar_admin.store.tables.sql import (
+    Database,
+    MadeTable,
+    Pruner,
+    Seen,
+    TopicsMeant,
+    between,
+    equal,
+    iter_wanted,
+    open_database,
+)
 from pulsar_admin.store.wording import counted
 
 # -- entries ----------------------------------------------------------------------------------------------------------
@@ -520,6 +531,17 @@ class StoreTables:
 _PARQUET = ds.ParquetFileFormat(
     default_fragment_scan_options=ds.ParquetFragmentScanOptions(page_checksum_verification=True)
 )
+
+
+@contextmanager
+def open_sql(reader: EntryReader, problems: list[StoreError], now_ms: int) -> Iterator[Database]:
+    """Open a database over the tables of a snapshot; what they cannot read is added to ``problems``."""
+    tables = StoreTables(lambda: reader, find_cluster_name(reader.txn))
+    try:
+        with open_database(tables, now_ms=now_ms) as database:
+            yield database
+    finally:
+        problems += tables.problems
 
 
 class ExportedTables:

@@ -15,8 +15,9 @@ import re
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import closing, contextmanager, suppress
 from functools import partial
+from tempfile import TemporaryDirectory
 from threading import Lock
 from typing import Any, NoReturn, Protocol, TypeVar
 
@@ -42,6 +43,13 @@ from pulsar_admin.store.wording import counted
 _COLUMNS = ("topic", "partitioned_topic")
 _COMPARISONS = ("COMPARE_EQUAL", "COMPARE_NOTEQUAL", "COMPARE_IN", "COMPARE_NOT_IN")
 _RENAMING = ("alias", "aliases", "column_name_alias")
+
+
+@contextmanager
+def open_database(tables: Tables, **how: Any) -> Iterator[Database]:  # Any: as Database takes it
+    """Open a database over tables; what memory does not hold lies in a directory that goes at the end."""
+    with TemporaryDirectory(prefix="pulsar-admin-") as spill, closing(Database(tables, spill=spill, **how)) as database:
+        yield database
 
 
 def check_topics(tree: Any) -> None:  # Any: JSON
@@ -183,6 +191,13 @@ class Database:
                 hint = _HOW_TO_PIVOT if kind == "MULTI" else _WHAT_IS_ALLOWED
                 raise Refused(f"{kind}: a statement here may only read", hint=hint, statement=statement.query.strip())
         return [_SCHEMAS.sub(r"\1 FROM schemas", statement.query.strip()) for statement in statements]
+
+    def only(self, text: str) -> str:
+        """Return the one statement of a text; raises as ``split``, and InvalidValue for several."""
+        statements = self.split(text)
+        if len(statements) != 1:
+            raise InvalidValue(f"{len(statements)} statements instead of one", hint="ask one after the other")
+        return statements[0]
 
     def is_open(self, text: str) -> bool:
         """Whether a text may continue: no semicolon ends it, or the last one is inside a quoted text."""

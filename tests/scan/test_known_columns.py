@@ -30,7 +30,7 @@ def _batches(world: str, topics: str, *, payload: bool = False) -> Iterator[pa.R
     options = DumpOptions(payload=payload, profile="pulsar-spark")
     with open_store(imported(world, "clean")) as opened, open_reader(opened) as reader:
         for name in select_topics(reader.txn, parse_topics(topics.split(","))):
-            for batch in iter_batches(reader, read_topic(reader.txn, name), options, Dumped(), lambda count: None):
+            for batch in iter_batches(reader, read_topic(reader.txn, name), options, Dumped()):
                 yield batch.drop_columns([helper.name for helper in HELPERS])
 
 

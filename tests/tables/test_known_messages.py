@@ -61,7 +61,7 @@ def _dumped(store: Path) -> pa.Table:
     with open_store(store) as opened, open_reader(opened) as reader:
         for name in iter_topics(reader.txn):
             options, topic = DumpOptions(payload=True, profile="pulsar-spark"), read_topic(reader.txn, name)
-            for batch in () if name.is_system else iter_batches(reader, topic, options, Dumped(), lambda count: None):
+            for batch in () if name.is_system else iter_batches(reader, topic, options, Dumped()):
                 made = pa.Table.from_batches([batch]).drop_columns([helper.name for helper in HELPERS])
                 made = made.add_column(0, "topic", pa.array([str(name)] * len(made)))
                 found.append(made.add_column(0, "cluster", pa.array(["c"] * len(made))))
