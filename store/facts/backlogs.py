@@ -145,7 +145,8 @@ class _Chunks:
         return self._read[rank]
 
     def around(self, rank: int) -> Mapping[str, Mapping[int, int]]:
-        """Return the ranks of chunks by message and number: from ``rank`` on, and those of the same messages before it."""
+        """Return the ranks of chunks by message and number: from ``rank`` on, and those of the same messages before it. A message that is
+        complete before it has none: consumers drop what a producer sends again."""
         chunks: dict[str, dict[int, int]] = {}
         for place in range(rank, min(self.topic.number_of_entries, rank + _LOOK)):
             chunk = self.at(place)
@@ -156,7 +157,10 @@ class _Chunks:
             if not begun:
                 break
             chunk = self.at(place)
-            if chunk is not None and chunk.uuid in begun:
+            if chunk is not None and chunk.uuid in begun and chunk.is_last:  # complete before: these are sent again
+                begun.remove(chunk.uuid)
+                del chunks[chunk.uuid]
+            elif chunk is not None and chunk.uuid in begun:
                 chunks[chunk.uuid].setdefault(chunk.number, place)
                 if not chunk.number:
                     begun.remove(chunk.uuid)

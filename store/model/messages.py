@@ -57,6 +57,8 @@ if TYPE_CHECKING:
 
 
 TXN_COMMIT, TXN_ABORT = 21, 22
+_KEPT_JOINED = 1000
+"""Messages of chunks that are remembered: a producer sends again what is among its ``maxPendingMessages``, 1000."""
 ENTRY_ERRORS = (EntryNotFound, EntryCorrupt, EntryLogCorrupt, LimitExceeded, Unsupported)
 """Errors of a single entry: reading continues after it, and counts it."""
 
@@ -127,6 +129,7 @@ class MessageReader:
         self.reader, self.options, self.ends = reader, options or ReadOptions(), ends
         self.errors: list[StoreError] = [] if errors is None else errors
         self._chunks: dict[str, list[Message]] = {}
+        self._joined: dict[str, None] = {}
         self._outcomes: dict[tuple[int, int], bool] = {}
         self._outcomes_known = False
         self._segments: dict[str, SegmentStates] = {}
@@ -216,6 +219,9 @@ class MessageReader:
         metadata = header.metadata
         if metadata.chunk_id == 0:
             self._chunks[metadata.uuid] = []
+            self._joined.pop(metadata.uuid, None)
+        elif metadata.uuid in self._joined:
+            return None  # sent again after its message was complete: consumers drop it, too
         parts = self._chunks.get(metadata.uuid)
         if parts is None and not self.options.whole:
             return None
@@ -231,6 +237,9 @@ class MessageReader:
         if len(parts) < metadata.num_chunks_from_msg:
             return None
         del self._chunks[metadata.uuid]
+        self._joined[metadata.uuid] = None
+        if len(self._joined) > _KEPT_JOINED:
+            del self._joined[next(iter(self._joined))]
         stored = b"".join(bytes(part.payload) for part in parts)
         whole = replace(parts[-1], chunks=len(parts), payload=stored, first_chunk=parts[0].position)
         if whole.encrypted:

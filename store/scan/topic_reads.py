@@ -196,24 +196,25 @@ class _PieceMessages(MessageReader):
 
     def _join_chunk(self, header: EntryHeader, position: Position) -> Message | None:
         metadata = header.metadata
-        if metadata.chunk_id > 0 and metadata.uuid not in self._chunks:
+        if metadata.chunk_id > 0 and not (metadata.uuid in self._chunks or metadata.uuid in self._joined):
             for earlier, place in reversed(self._earlier(metadata.uuid, metadata.chunk_id)):
                 super()._join_chunk(earlier, place)
         return super()._join_chunk(header, position)
 
     def _earlier(self, uuid: str, count: int) -> list[tuple[EntryHeader, Position]]:
-        """Return the ``count`` chunks of a message from before the piece, last one first; empty unless all exist."""
+        """Return the ``count`` chunks of a message from before the piece, last one first; empty unless all exist, and if the chunk after
+        them does, too: it is sent again."""
         chunks: list[tuple[EntryHeader, Position]] = []
         for position in reversed([*_positions(self._before)]):
             try:
                 header = self.read_header(position)
             except (errors.SourceChanged, *ENTRY_ERRORS):
                 continue
-            if (
-                is_chunk(header.metadata)
-                and header.metadata.uuid == uuid
-                and header.metadata.chunk_id < count - len(chunks)
-            ):
+            if not is_chunk(header.metadata) or header.metadata.uuid != uuid:
+                continue
+            if header.metadata.chunk_id >= count and not chunks:
+                return []
+            if header.metadata.chunk_id < count - len(chunks):
                 chunks.append((header, position))
             if len(chunks) == count:
                 return chunks

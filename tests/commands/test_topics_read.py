@@ -168,6 +168,7 @@ def test_transactions(cli: Cli, demo_store: Path) -> None:
     [
         *[("a0 a1 a2", 0, 0), ("a0 b0 a1 b1 a2", 0, 0), ("a0 a1 a1 a2", 0, 0), ("a0 a1 a0 a1 a2", 2, 0)],
         *[("a0 a1 a1 a0 a1 a2", 3, 0), ("a0 a2", None, 1), ("a1 a2", None, 2), ("a0 a2 a1", None, 2)],
+        *[("a0 a1 a2 a2", 0, 0), ("a0 a1 a2 b0 a1 a2", 0, 0)],
     ],
 )
 def test_chunks_lost_and_sent_again(sent: str, first: int | None, errors: int, tmp_path: Path) -> None:

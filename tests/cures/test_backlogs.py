@@ -157,6 +157,12 @@ def test_whole_messages_are_none(mark: Position, whole_cli: Cli, tmp_path: Path)
     assert diagnoses(whole_cli, store, "--code", "chunk-cut", "--code", "chunk-remainder") == []
 
 
+def test_chunks_sent_again_after_their_message_are_not_cut(whole_cli: Cli, tmp_path: Path) -> None:
+    """A producer that lost its connection sends again what was not confirmed: consumers drop it (``ConsumerImpl``, 4.0.8)."""
+    store = made(tmp_path / "s", [[*U, U[2], U[3], entry()]], Position(10, 3))
+    assert diagnoses(whole_cli, store, "--code", "chunk-cut", "--code", "chunk-remainder") == []
+
+
 @pytest.mark.parametrize("rest", [[U[2], U[3]], [U[2], V[2], U[3], V[3]]])
 def test_the_rest_of_a_message_whose_beginning_is_trimmed(rest: Sequence[Made], whole_cli: Cli, tmp_path: Path) -> None:
     """apache/pulsar#12171: what consumers cannot join goes with a skip, and nothing else does."""

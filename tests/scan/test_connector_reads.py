@@ -24,8 +24,10 @@ from pulsar_admin.store.scan.source_options import CONNECTOR_OPTIONS, OPTIONS, i
 from pulsar_admin.store.scan.topic_reads import plan_topic_pieces, topics_operation
 from pulsar_admin.store.transfer.imports import ImportOptions
 from tests.connector import Recorded, as_here, readings, recorded, written
+from tests.cures.test_backlogs import chunks, entry
 from tests.deep import deep_but_for
 from tests.stores import import_standalone, imported
+from tests.synthetic import MadeTopic, make_store
 from tests.worlds import oracle, world
 
 LIVE = {"service.url": "pulsar://localhost:6650", "admin.url": "http://localhost:8080"}
@@ -91,6 +93,15 @@ def test_a_message_of_chunks_is_in_the_piece_of_its_last(monkeypatch: pytest.Mon
     pieces = plan_topic_pieces(read)
     rows = [sum(map(len, topics_operation(read).run(piece))) for piece in pieces]
     assert rows == [0, 1, 0, 1]  # each has two chunks
+
+
+def test_chunks_sent_again_in_a_later_piece_make_no_message(tmp_path: Path) -> None:
+    others = [entry() for _ in range(300)]
+    store = make_store(tmp_path / "s", {"a/b/t": MadeTopic([[*chunks("u", 3), *others, *chunks("u", 3)[1:]]])})
+    read = read_connector_options({"store": str(store), "topic": "persistent://a/b/t", "sliceBytes": "4096"}, {})
+    pieces = plan_topic_pieces(read)
+    assert len(pieces) > 1
+    assert sum(sum(map(len, topics_operation(read).run(piece))) for piece in pieces) == 1 + len(others)
 
 
 def test_a_transaction_in_a_topic_that_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
