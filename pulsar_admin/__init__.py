@@ -7,7 +7,7 @@ this table.
 
 _NAMES = {
     "api.cursors": "Cursor Cursors",
-    "api.files": "MetadataChange diff history log_files log_records reclaim verify_logs",
+    "api.files": "diff history log_files log_records reclaim verify_logs",
     "api.ledgers": "Ledger preflight",
     "api.messages": "Batches Messages SparkTables register",
     "api.namespaces": "Cluster Namespace",
@@ -77,6 +77,7 @@ _NAMES = {
     "store.facts.orphans": "Orphan",
     "store.facts.trees": "UnknownTree",
     "store.history.differences": "Changed Difference",
+    "store.history.events": "MetadataChange",
     "store.index.rebuild": "RebuildResult",
     "store.model.broken": "Missing",
     "store.model.coverage": "BookieCopies Coverage OpenEnd UnderReplicated UnservedEntries",

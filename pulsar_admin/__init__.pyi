@@ -1,7 +1,7 @@
 # made by docs/generate.py: `make docs` writes it again
 
 from pulsar_admin.api.cursors import Cursor, Cursors
-from pulsar_admin.api.files import MetadataChange, diff, history, log_files, log_records, reclaim, verify_logs
+from pulsar_admin.api.files import diff, history, log_files, log_records, reclaim, verify_logs
 from pulsar_admin.api.ledgers import Ledger, preflight
 from pulsar_admin.api.messages import Batches, Messages, SparkTables, register
 from pulsar_admin.api.namespaces import Cluster, Namespace
@@ -149,6 +149,7 @@ from pulsar_admin.store.facts.numbers import Blocker
 from pulsar_admin.store.facts.orphans import Orphan
 from pulsar_admin.store.facts.trees import UnknownTree
 from pulsar_admin.store.history.differences import Changed, Difference
+from pulsar_admin.store.history.events import MetadataChange
 from pulsar_admin.store.index.rebuild import RebuildResult
 from pulsar_admin.store.model.broken import Missing
 from pulsar_admin.store.model.counts import DiskBytes

@@ -3,57 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack
-from functools import partial
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypedDict, Unpack, overload
 
 from pulsar_admin import arguments
 from pulsar_admin.api.session import Session, session_of, warn_partial
-from pulsar_admin.api.transfers import given_bookie, source_of
+from pulsar_admin.api.transfers import given_parts
 from pulsar_admin.arguments import Time
-from pulsar_admin.store.errors import InvalidValue
-from pulsar_admin.store.reports.log_files import (
-    LogRecord,
-    LogSummary,
-    LogVerdict,
-    iter_log_records,
-    log_paths,
-    log_place,
-    read_log_summary,
-    size_of,
-    verify_indexes,
-    verify_log,
-)
-from pulsar_admin.store.wording import Answer
+from pulsar_admin.later import later
+from pulsar_admin.store.reports import log_files as logs
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from pulsar_admin.api.store import Store
-    from pulsar_admin.store.disks.reclaim import Nodes, ReclaimPlan, ReclaimResult
-    from pulsar_admin.store.engine.operation import Engine
+    from pulsar_admin.store.disks import reclaim as reclaiming
+    from pulsar_admin.store.history import differences, events, servers, versions
     from pulsar_admin.store.history.as_of import Moment
-    from pulsar_admin.store.history.differences import Changed
-    from pulsar_admin.store.history.events import Event, Question, Span
-    from pulsar_admin.store.history.versions import Flaw
+    from pulsar_admin.store.sources import given_bookies
     from pulsar_admin.store.sources.given_bookies import GivenBookie
     from pulsar_admin.store.sources.zookeeper import Gap, ServerFiles
-
-
-class MetadataChange(Answer, frozen=True):
-    """One change of a metadata node: at ``time_ms``, by transaction ``zxid`` of ``session`` (None: only a snapshot has it) and ``who``, the
-    broker or bookie of that session. ``kind``: create, set, delete, snapshot; ``what`` in words; ``old`` and ``new`` are exact bytes."""
-
-    time_ms: int
-    zxid: int
-    session: int | None
-    who: str
-    kind: str
-    path: str
-    what: str
-    old: bytes | None
-    new: bytes | None
+else:
+    reclaiming = later("pulsar_admin.store.disks.reclaim")
+    differences = later("pulsar_admin.store.history.differences")
+    events = later("pulsar_admin.store.history.events")
+    servers = later("pulsar_admin.store.history.servers")
+    versions = later("pulsar_admin.store.history.versions")
+    given_bookies = later("pulsar_admin.store.sources.given_bookies")
 
 
 @arguments.checked
@@ -64,7 +41,7 @@ def history(
     since: Time | None = None,
     until: Time | None = None,
     chroot: str | None = None,
-) -> Iterator[MetadataChange]:
+) -> Iterator[events.MetadataChange]:
     """Yield metadata changes from ZooKeeper's files, oldest first, as they are read.
 
     ``zookeeper`` names the files of servers of one ensemble, each ``dataDir`` or ``dataDir,dataLogDir``; ``chroot`` is
@@ -73,31 +50,26 @@ def history(
     Missing or damaged files give a PartialData warning at the end. Raises SourceNotFound, Refused (no files are named),
     InvalidValue, MetadataCorrupt.
     """
-    from pulsar_admin.store.history.events import Event, Span, parse_question
-    from pulsar_admin.store.history.servers import find_servers
-
     problems: list[str] = []
-    span = Span(*(None if one is None else arguments.moment_of(one) for one in (since, until)))
-    servers = find_servers((), tuple(map(str, zookeeper)), arguments.wanted_of(chroot, None).chroot)
-    for item in iter_history(session_of(), servers, parse_question(what), span):
-        if not isinstance(item, Event):
+    span = events.Span(*(None if one is None else arguments.moment_of(one) for one in (since, until)))
+    for item in iter_history(session_of(), _servers_at(zookeeper, chroot), events.parse_question(what), span):
+        if isinstance(item, events.Event):
+            yield item.change
+        else:
             problems.append(item.text)
-            continue
-        version = item.version
-        where = (version.time_ms, version.zxid, version.session, item.who, version.kind, version.path)
-        yield MetadataChange(*where, item.what, item.before, version.value)
     warn_partial(problems)
 
 
-def iter_history(
-    session: Session, servers: Sequence[ServerFiles], question: Question, span: Span
-) -> Iterator[Event | Gap | Flaw]:
-    """Yield the changes within ``span`` that match the question, and what the servers' files lack."""
-    from pulsar_admin.store.history.events import iter_events
-    from pulsar_admin.store.history.versions import log_bytes
+def _servers_at(zookeeper: Iterable[Path | str], chroot: str | None) -> tuple[ServerFiles, ...]:
+    return servers.find_servers((), map(str, zookeeper), arguments.wanted_of(chroot, None).chroot)
 
-    with session.progress(log_bytes(servers), "bytes", "history") as advance:
-        yield from iter_events(servers, question, span, advance)
+
+def iter_history(
+    session: Session, files: Sequence[ServerFiles], question: events.Question, span: events.Span
+) -> Iterator[events.Event | Gap | versions.Flaw]:
+    """Yield the changes within ``span`` that match the question, and what the servers' files lack."""
+    with session.progress(versions.log_bytes(files), "bytes", "history") as advance:
+        yield from events.iter_events(files, question, span, advance)
 
 
 @arguments.checked
@@ -108,36 +80,25 @@ def diff(
     until: Time | None = None,
     passing: bool = False,
     chroot: str | None = None,
-) -> tuple[Changed, ...]:
-    """Return what differs between two moments (``until`` None: now), by topic, in words and ``nodes``, as
-    ``Store.diff`` does.
+) -> tuple[differences.Changed, ...]:
+    """Return what differs between two moments (``until`` None: now), by topic, in words and ``nodes``, as ``Store.diff`` does.
 
     ``zookeeper``, ``chroot`` and moments are those of ``history``. Subscriptions are compared as far as the metadata
     has their positions. Missing files give a PartialData warning. Raises SourceNotFound, NothingMatches, InvalidValue,
     MetadataCorrupt.
     """
-    from pulsar_admin.store.history.servers import find_servers
-
-    last = None if until is None else arguments.moment_of(until)
-    return diff_of(
-        session_of(),
-        find_servers((), tuple(map(str, zookeeper)), arguments.wanted_of(chroot, None).chroot),
-        arguments.moment_of(since),
-        last,
-        passing=passing,
-    )
+    first, last = arguments.moment_of(since), None if until is None else arguments.moment_of(until)
+    return diff_of(session_of(), _servers_at(zookeeper, chroot), first, last, passing=passing)
 
 
 def diff_of(
-    session: Session, servers: Sequence[ServerFiles], since: Moment, until: Moment | None, *, passing: bool
-) -> tuple[Changed, ...]:
+    session: Session, files: Sequence[ServerFiles], since: Moment, until: Moment | None, *, passing: bool
+) -> tuple[differences.Changed, ...]:
     """Return the differences that ``diff`` returns, from servers' files."""
-    from pulsar_admin.store.history.differences import compare_moments
-
     problems: list[str] = []
-    differences = tuple(compare_moments(servers, since, until, problems, passing=passing))
+    changed = tuple(differences.compare_moments(files, since, until, problems, passing=passing))
     session.partial(dict.fromkeys(problems))
-    return differences
+    return changed
 
 
 class ReclaimOptions(TypedDict, total=False):
@@ -166,7 +127,7 @@ def reclaim(
     metadata: Store | Path | str,
     dry_run: Literal[False] = False,
     **options: Unpack[ReclaimOptions],
-) -> ReclaimResult: ...
+) -> reclaiming.ReclaimResult: ...
 
 
 @overload
@@ -176,15 +137,14 @@ def reclaim(
     metadata: Store | Path | str,
     dry_run: Literal[True],
     **options: Unpack[ReclaimOptions],
-) -> ReclaimPlan: ...
+) -> reclaiming.ReclaimPlan: ...
 
 
 @arguments.checked
 def reclaim(
     bookie: str | GivenBookie, *, metadata: Store | Path | str, dry_run: bool = False, **options: Unpack[ReclaimOptions]
-) -> ReclaimPlan | ReclaimResult:
-    """Free the disks of a stopped bookie: delete entry logs of ledgers that the metadata does not list, compact
-    others.
+) -> reclaiming.ReclaimPlan | reclaiming.ReclaimResult:
+    """Free the disks of a stopped bookie: delete entry logs of ledgers that the metadata does not list, compact others.
 
     ``bookie``, and ``metadata`` unless it is an open store, are those of ``import_cluster``; options are described at
     ``ReclaimOptions``. ``dry_run`` returns the plan: ``frees_bytes``, ``loses``, and what happens to each of ``logs``.
@@ -204,102 +164,71 @@ def reclaim(
 
 def reclaim_plan(
     session: Session, bookie: str | GivenBookie, place: Path | str | None, options: ReclaimOptions
-) -> ReclaimPlan:
+) -> reclaiming.ReclaimPlan:
     """Plan reclaiming by the metadata at ``place``, None: of the session's store."""
-    from pulsar_admin.store.disks.reclaim import check_scratch, plan_reclaim
-    from pulsar_admin.store.disks.trust import nodes_of, read_stored, stored_nodes
-    from pulsar_admin.store.recovery.preflight import read_source
-    from pulsar_admin.store.sources.given_bookies import find_bookie
-
-    below, scratch = options.get("below_percent", 50), _scratch(options)
-    force, accepted = options.get("force", False), tuple(options.get("accept_unknown_tree", ()))
-    if not 0 <= below <= 100:
-        raise InvalidValue(f"below_percent {below:g} is not from 0 to 100", value=below)
-    bookie = given_bookie(bookie)
-    wanted = arguments.wanted_of(options.get("chroot"), options.get("ledgers_root"))
-    source = source_of(place, options.get("client"), wanted, [bookie])
-    nodes: Nodes
-    with ExitStack() as stack:
-        if source is None:
-            store = stack.enter_context(session.opened())
-            known, nodes = read_stored(store), partial(stored_nodes, store)
-        else:
-            known, nodes = read_source(source), partial(nodes_of, source)
-        can_lend = scratch is not None
-        plan = plan_reclaim(find_bookie(bookie), known, nodes, below, force=force, accepted=accepted, can_lend=can_lend)
-    check_scratch(scratch, plan.bookie)
-    return plan
+    request = _request(options)
+    roots = options.get("chroot"), options.get("ledgers_root")
+    source, (given,) = given_parts(place, [bookie], options.get("client"), *roots)
+    with session.opened() if source is None else nullcontext(source) as metadata:
+        return reclaiming.plan_reclaim(given_bookies.find_bookie(given), metadata, request)
 
 
-def reclaimed(session: Session, plan: ReclaimPlan, options: ReclaimOptions) -> ReclaimResult:
+def _request(options: ReclaimOptions) -> reclaiming.ReclaimRequest:
+    return reclaiming.ReclaimRequest(
+        options.get("below_percent", 50),
+        None if (scratch := options.get("scratch")) is None else Path(scratch),
+        options.get("force", False),
+        options.get("accept_unknown_tree", ()),
+    )
+
+
+def reclaimed(session: Session, plan: reclaiming.ReclaimPlan, options: ReclaimOptions) -> reclaiming.ReclaimResult:
     """Execute a plan after the session's confirmation."""
-    from pulsar_admin.store.disks.reclaim import apply_reclaim
-
     session.confirm(plan)
     with session.warnings() as warn, session.progress(plan.reads_bytes, "bytes", "reclaim", resumes=True) as tell:
-        return apply_reclaim(plan, _scratch(options), tell, warn)
-
-
-def _scratch(options: ReclaimOptions) -> Path | None:
-    scratch = options.get("scratch")
-    return None if scratch is None else Path(scratch)
+        return reclaiming.apply_reclaim(plan, _request(options).scratch, tell, warn)
 
 
 @arguments.checked
-def log_files(path: Path | str) -> tuple[LogSummary, ...]:
+def log_files(path: Path | str) -> tuple[logs.LogSummary, ...]:
     """Return the facts in the name and header of a log, or of all logs and journals in a bookie's directory.
 
     Raises SourceNotFound, SourceChanged, EntryLogCorrupt.
     """
-    return tuple(map(read_log_summary, log_paths(log_place(path))))
+    return tuple(map(logs.read_log_summary, logs.log_paths(logs.log_place(path))))
 
 
 @arguments.checked
 def log_records(
     path: Path | str, *, verify: bool = True, jobs: int = 1, spark: SparkSession | None = None
-) -> Iterator[LogRecord]:
-    """Yield the records of one log or journal in file order, damaged bytes included; ``state`` is ``ok`` or the
-    problem.
+) -> Iterator[logs.LogRecord]:
+    """Yield the records of one log or journal in file order, damaged bytes included; ``state`` is ``ok`` or the problem.
 
-    ``verify`` checks digests. ``jobs`` and ``spark`` are those of ``open_store``. Raises SourceNotFound,
-    SourceChanged, EntryLogCorrupt, InvalidValue.
+    ``verify`` checks digests. ``jobs`` and ``spark`` are those of ``open_store``. Raises SourceNotFound, SourceChanged,
+    EntryLogCorrupt, InvalidValue.
     """
-    return records_of(session_of(jobs=jobs, spark=spark), log_place(path), verify=verify)
+    return records_of(session_of(jobs=jobs, spark=spark), logs.log_place(path), verify=verify)
 
 
 @arguments.checked
-def verify_logs(path: Path | str, *, jobs: int = 1, spark: SparkSession | None = None) -> tuple[LogVerdict, ...]:
-    """Read whole logs, or those of a bookie's directory with their ``.idx`` files; return records, ``problems`` and
-    ``details`` of each.
+def verify_logs(path: Path | str, *, jobs: int = 1, spark: SparkSession | None = None) -> tuple[logs.LogVerdict, ...]:
+    """Read whole logs, or those of a bookie's directory with their ``.idx`` files; return records, ``problems`` and ``details`` of each.
 
-    ``jobs`` and ``spark`` are those of ``open_store``. Raises SourceNotFound, SourceChanged, EntryLogCorrupt,
-    InvalidValue.
+    ``jobs`` and ``spark`` are those of ``open_store``. Raises SourceNotFound, SourceChanged, EntryLogCorrupt, InvalidValue.
     """
-    return tuple(verdicts_of(session_of(jobs=jobs, spark=spark), log_place(path)))
+    return tuple(verdicts_of(session_of(jobs=jobs, spark=spark), logs.log_place(path)))
 
 
-def records_of(session: Session, path: Path | str, *, verify: bool) -> Iterator[LogRecord]:
+def records_of(session: Session, path: Path | str, *, verify: bool) -> Iterator[logs.LogRecord]:
     """Yield the records of the logs at a path."""
-    for file in log_paths(path):
-        with session.engine([], size_of(file)) as engine:
-            yield from iter_log_records(file, verify=verify, engine=_engine_for(path, engine))
+    for file in logs.log_paths(path):
+        with session.engine([], logs.size_of(file)) as engine:
+            yield from logs.iter_log_records(file, verify=verify, engine=engine)
 
 
-def _engine_for(path: Path | str, engine: Engine | None) -> Engine | None:
-    """Return what scans the logs at ``path``: for a URL this process as an engine, where there is no other."""
-    if engine is not None or isinstance(path, Path):
-        return engine
-    from pulsar_admin.store.engine.local import LocalEngine
-    from pulsar_admin.store.engine.memory import own_memory_bytes
-
-    return LocalEngine(1, own_memory_bytes())
-
-
-def verdicts_of(session: Session, path: Path | str) -> Iterator[LogVerdict]:
+def verdicts_of(session: Session, path: Path | str) -> Iterator[logs.LogVerdict]:
     """Yield the problems of each of the logs at a path, and of indexes beside them."""
-    files = log_paths(path)
-    total = sum(map(size_of, files))
+    files = logs.log_paths(path)
+    total = sum(map(logs.size_of, files))
     with session.engine([], total) as engine, session.progress(total, "bytes", "verify") as advance:
-        yield from (verify_log(file, advance, _engine_for(path, engine)) for file in files)
-        if isinstance(path, Path):
-            yield from verify_indexes(path)
+        yield from logs.iter_verdicts(path, files, advance, engine)

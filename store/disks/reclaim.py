@@ -21,6 +21,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,14 +34,25 @@ from pulsar_admin.store.aliases import Array
 from pulsar_admin.store.codec.bookie import COOKIE_FILE
 from pulsar_admin.store.codec.entrylog import log_id_of
 from pulsar_admin.store.db.bookies import Bookie
+from pulsar_admin.store.db.environment import Store
 from pulsar_admin.store.disks import live_records
 from pulsar_admin.store.disks.live_records import COMPACTING, LogCompactor, NewLog, bytes_of_logs
-from pulsar_admin.store.disks.trust import check_is_of, check_trusted, find_doubts, find_members
+from pulsar_admin.store.disks.trust import (
+    check_is_of,
+    check_trusted,
+    find_doubts,
+    find_members,
+    nodes_of,
+    read_stored,
+    stored_nodes,
+)
 from pulsar_admin.store.recovery.metadata_index import Known, is_among
+from pulsar_admin.store.recovery.preflight import read_source
 from pulsar_admin.store.scan.ledgers_map import read_ledger_sizes, read_ledgers_map
 from pulsar_admin.store.sources.bookies import read_bookie_directory
 from pulsar_admin.store.sources.index_places import read_ledger_ids
 from pulsar_admin.store.sources.log_files import newest_log_id, raise_last_id
+from pulsar_admin.store.sources.nodes import Source
 from pulsar_admin.store.sources.rocksdb import check_unlocked, is_rocksdb, lock_database
 from pulsar_admin.store.sources.storage import Storage, cookie_of, storages_of
 from pulsar_admin.store.wording import Answer, counted, one_line
@@ -423,7 +435,6 @@ _LAST_LOG_ID = (1 << 31) - 1
 
 Advance = Callable[[int], None]
 Tell = Callable[[str], None]
-Nodes = Callable[[], Iterable[tuple[str, bytes]]]
 
 
 # -- carried out -------------------------------------------------------------------------------------------------------
@@ -514,6 +525,22 @@ def free_bytes(directory: Path) -> int:
     return statistics.f_bavail * statistics.f_frsize
 
 
+class ReclaimRequest(Struct, frozen=True):
+    """How to reclaim: logs with a live share below ``below_percent`` are compacted; ``scratch``: a directory on another disk, for logs
+    while there is no room; ``force`` accepts metadata that may be older than the disks; ``accepted``: unknown trees that reference none
+    of the ledgers. Raises InvalidValue."""
+
+    below_percent: float = 50
+    scratch: Path | None = None
+    force: bool = False
+    accepted: Collection[str] = ()
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.below_percent <= 100:
+            text = f"below_percent {self.below_percent:g} is not from 0 to 100"
+            raise errors.InvalidValue(text, value=self.below_percent)
+
+
 def check_scratch(scratch: Path | None, bookie: Bookie) -> None:
     """Raise NotFound or InvalidValue unless ``scratch`` is a directory on another disk than the bookie's logs."""
     if scratch is None:
@@ -530,23 +557,17 @@ def check_scratch(scratch: Path | None, bookie: Bookie) -> None:
             )
 
 
-def plan_reclaim(
-    bookie: Bookie,
-    known: Known,
-    nodes: Nodes,
-    below_percent: float,
-    *,
-    force: bool,
-    accepted: Collection[str],
-    can_lend: bool,
-) -> ReclaimPlan:
-    """Plan the reclaiming of a bookie's disk; each call of ``nodes`` iterates over the metadata's (path, value). ``accepted``:
-    unknown trees that reference none of the ledgers; ``can_lend``: logs without room can wait on another disk.
+def plan_reclaim(bookie: Bookie, metadata: Store | Source, request: ReclaimRequest) -> ReclaimPlan:
+    """Plan the reclaiming of a bookie's disk.
 
     Raises SourceBusy for a running bookie, Unsupported for one without DbLedgerStorage, Refused for another cluster's
-    metadata, and, without ``force``, for metadata that may be older than the disks.
+    metadata, and, without ``force``, for metadata that may be older than the disks; NotFound, InvalidValue (``scratch``).
     """
-    known.check_trees(accepted)
+    if isinstance(metadata, Store):
+        known, nodes = read_stored(metadata), partial(stored_nodes, metadata)
+    else:
+        known, nodes = read_source(metadata), partial(nodes_of, metadata)
+    known.check_trees(request.accepted)
     known.check_layout()
     storages = storages_of(bookie)
     check_is_of(known, bookie)
@@ -575,10 +596,13 @@ def plan_reclaim(
     for storage in storages:
         on_disk = [one for one in forecasts if os.stat(one.storage.logs).st_dev == os.stat(storage.logs).st_dev]
         freed = sum(one.frees_bytes for one in on_disk)
-        room = None if can_lend else Room(free_bytes(storage.logs) + freed, free_bytes(storage.index))
-        forecasts.append(read_forecast(storage, known, members, below_percent, lambda _: None, room))
+        room = (
+            None if request.scratch is not None else Room(free_bytes(storage.logs) + freed, free_bytes(storage.index))
+        )
+        forecasts.append(read_forecast(storage, known, members, request.below_percent, lambda _: None, room))
     doubts = find_doubts(known, bookie, np.unique(np.concatenate([one.garbage for one in forecasts])))
-    check_trusted(doubts, force=force)
+    check_trusted(doubts, force=request.force)
+    check_scratch(request.scratch, bookie)
     return ReclaimPlan(bookie, known, tuple(forecasts), tuple(doubts))
 
 

@@ -17,6 +17,7 @@ from pulsar_admin.store.history.versions import Advance, Flaw, Version, iter_ver
 from pulsar_admin.store.history.words import describe
 from pulsar_admin.store.model.nodes import cursor_of_path, decode_structure
 from pulsar_admin.store.sources.zookeeper import Gap, ServerFiles
+from pulsar_admin.store.wording import Answer
 
 _PASSING = ("/counters/", "/loadbalance/", "/ledgers/idgen", "/ledgers/LAYOUT", "/namespace/", "/zookeeper")
 """Nodes with short-lived values: counters, load reports, the owner of a bundle."""
@@ -31,6 +32,21 @@ _REGISTRIES = tuple(prefix for prefix, _ in _REGISTERED)
 def is_passing(path: str) -> bool:
     """Whether the node at a path is written for the moment."""
     return path.startswith(_PASSING)
+
+
+class MetadataChange(Answer, frozen=True):
+    """One change of a metadata node: at ``time_ms``, by transaction ``zxid`` of ``session`` (None: only a snapshot has it) and ``who``, the
+    broker or bookie of that session. ``kind``: create, set, delete, snapshot; ``what`` in words; ``old`` and ``new`` are exact bytes."""
+
+    time_ms: int
+    zxid: int
+    session: int | None
+    who: str
+    kind: str
+    path: str
+    what: str
+    old: bytes | None
+    new: bytes | None
 
 
 class Event(NamedTuple):
@@ -48,6 +64,13 @@ class Event(NamedTuple):
         if version.kind == "set" and self.before is None:
             return f"value set, the previous one is unknown; since then: {describe(version.path, None, version.value)}"
         return describe(version.path, self.before, version.value)
+
+    @property
+    def change(self) -> MetadataChange:
+        """Return it as a record."""
+        version = self.version
+        where = (version.time_ms, version.zxid, version.session, self.who, version.kind, version.path)
+        return MetadataChange(*where, self.what, self.before, version.value)
 
 
 class Span(Struct, frozen=True):

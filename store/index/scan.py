@@ -11,7 +11,8 @@ import pyarrow as pa
 from msgspec import Struct, field
 from msgspec.structs import astuple, replace
 
-from pulsar_admin.store.engine.memory import cut_for
+from pulsar_admin.store.engine.local import LocalEngine
+from pulsar_admin.store.engine.memory import cut_for, own_memory_bytes
 from pulsar_admin.store.engine.operation import Engine
 from pulsar_admin.store.engine.slices import Cut, FileRange, kind_of, plan_slices
 from pulsar_admin.store.errors import SourceChanged
@@ -233,13 +234,15 @@ class EngineScan(Struct, Generic[Part]):
 
 
 class EngineLog(Generic[Part]):
-    """A whole file scanned by an engine, like ``FileScan``; ``batches`` gives the operation's parts instead of records.
+    """A whole file scanned by an engine (None: this process), like ``FileScan``; ``batches`` gives the operation's parts instead of
+    records.
 
     At most ``ROUND_SLICES`` results wait here.
     """
 
-    def __init__(self, engine: Engine, part: Slice, operation: ScanFile[Part]) -> None:
-        self.engine, self.slice, self.operation = engine, part, operation
+    def __init__(self, engine: Engine | None, part: Slice, operation: ScanFile[Part]) -> None:
+        self.engine = engine or LocalEngine(1, own_memory_bytes())
+        self.slice, self.operation = part, operation
         self.scan = EngineScan(part, -1, operation)
 
     @property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -211,7 +211,7 @@ def iter_log_records(path: Path | str, *, verify: bool = True, engine: Engine | 
 def _scan(
     path: Path | str, verify: bool, engine: Engine | None = None, *, sizes: bool = False
 ) -> Any:  # Any: FileScan, which numpy comes with, or EngineLog
-    """Return a scan of ``path``; by ``engine``, which a URL needs, its batches come from other processes, or a slice at a time; with
+    """Return a scan of ``path``; by ``engine``, and of a URL, its batches come from other processes, or a slice at a time; with
     ``sizes`` only the bytes of each ledger."""
     import numpy as np
 
@@ -219,7 +219,7 @@ def _scan(
 
     nothing_known = LedgerDigests(np.zeros(0, np.int64), np.zeros(0, np.int16))
     whole = Slice(str(path), kind_of(path), 0, size_of(path))
-    if engine is None:
+    if engine is None and isinstance(path, Path):
         return FileScan(whole, nothing_known, verify)
     from pulsar_admin.store.index.scan import EngineLog, ScanRecords, ScanSizes
 
@@ -250,6 +250,15 @@ def _gap(problem: Any) -> LogRecord:  # Any: store.scan.files.Problem
     return LogRecord(
         problem.ledger_id, problem.entry_id, problem.offset, size, None, None, None, problem.reason, None, None
     )
+
+
+def iter_verdicts(
+    path: Path | str, files: Iterable[Path | str], advance: Callable[[int], None], engine: Engine | None
+) -> Iterator[LogVerdict]:
+    """Yield the problems of each of the logs at ``path``, ``files``, and of indexes beside them."""
+    yield from (verify_log(file, advance, engine) for file in files)
+    if isinstance(path, Path):
+        yield from verify_indexes(path)
 
 
 def verify_log(path: Path | str, advance: Callable[[int], None], engine: Engine | None) -> LogVerdict:
