@@ -14,7 +14,7 @@ from pulsar_admin.options import command, flag
 from pulsar_admin.store.errors import AlreadyExists, DiskFull, IndexCorrupt, NotWritable, StoreNotFound
 from pulsar_admin.store.facts.processes import process_ready
 from pulsar_admin.store.files import open_file, raise_write_error, replace_file
-from pulsar_admin.store.reports.metrics import TOP_ROWS, Metric
+from pulsar_admin.store.reports.overview import TOP_ROWS, Metric
 from pulsar_admin.visible import clean_text
 
 _BEGIN = b"# HELP "

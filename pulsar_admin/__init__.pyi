@@ -203,11 +203,12 @@ from pulsar_admin.store.reports.internal_stats import CursorStats, InternalStats
 from pulsar_admin.store.reports.ledger_facts import LedgerFacts
 from pulsar_admin.store.reports.ledgers import LedgerRow
 from pulsar_admin.store.reports.log_files import LogRecord, LogSummary, LogVerdict
-from pulsar_admin.store.reports.metrics import Metric, MetricSample
 from pulsar_admin.store.reports.overview import (
     Backlog,
     CopySource,
     FindingsOfCode,
+    Metric,
+    MetricSample,
     NamespaceTotal,
     Overview,
     TopicTotal,

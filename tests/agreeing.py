@@ -16,8 +16,7 @@ from pulsar_admin.store.doctor.overview import count_findings
 from pulsar_admin.store.errors import IndexCorrupt, MetadataCorrupt, Refused, SourceNotFound
 from pulsar_admin.store.model.reader import open_reader
 from pulsar_admin.store.names import parse_topic
-from pulsar_admin.store.reports.metrics import PREFIX
-from pulsar_admin.store.reports.overview import Overview
+from pulsar_admin.store.reports.overview import PREFIX, Overview
 from pulsar_admin.store.rules.finding import Finding
 from pulsar_admin.store.rules.holders import TRIM
 from tests.stores import NOW_MS

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pulsar_admin.commands.metrics import render_metrics
-from pulsar_admin.store.reports.metrics import Metric, MetricSample
+from pulsar_admin.store.reports.overview import Metric, MetricSample
 from tests.conftest import Cli
 from tests.stores import copied, imported
 from tests.worlds import WORLD_NAMES, asked_topics, oracle

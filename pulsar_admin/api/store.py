@@ -104,7 +104,7 @@ else:
     vanished = later("pulsar_admin.store.facts.vanished")
     coverage = later("pulsar_admin.store.model.coverage")
     ledger_reports = later("pulsar_admin.store.reports.ledgers")
-    metric_reports = later("pulsar_admin.store.reports.metrics")
+    metric_reports = later("pulsar_admin.store.reports.overview")
     scalable_reports = later("pulsar_admin.store.reports.scalable")
     summaries = later("pulsar_admin.store.reports.summary")
     usages = later("pulsar_admin.store.reports.usage")

@@ -12,8 +12,7 @@ from pulsar_admin.store.facts.parts import Counting
 from pulsar_admin.store.facts.processes import others_that_pay
 from pulsar_admin.store.model.copy_age import Now, read_copied_ms
 from pulsar_admin.store.model.reader import EntryReader, open_reader
-from pulsar_admin.store.reports.metrics import Chosen, Metric, Rows, read_metrics
-from pulsar_admin.store.reports.overview import FindingsOfCode, Overview, Totals, Wanted, read_overview
+from pulsar_admin.store.reports import overview
 from pulsar_admin.store.rules.finding import Finding
 
 CHECKED_NODES = 200_000
@@ -28,40 +27,40 @@ def read_checked_overview(
     check: bool | None,
     advance: Callable[[int], None],
     processes: int,
-) -> Overview:
+) -> overview.Overview:
     """Return the overview of a store at ``now`` with ``top`` rows a list. ``check``: whether to check it; None: where it has few nodes.
 
     ``advance`` gets the topics and ledgers looked at. ``processes`` may be used, this one among them; 0: one a core. Raises
     IndexCorrupt.
     """
-    counting = Counting((Totals(top),), now.time_ms)
+    counting = Counting((overview.Totals(top),), now.time_ms)
     with _checked(store, now, top, check, processes, counting) as (reader, wanted, counts, others):
-        return read_overview(store, reader, wanted, counts, advance, counting, others)
+        return overview.read_overview(store, reader, wanted, counts, advance, counting, others)
 
 
 def read_checked_metrics(
     store: Store,
     now: Now,
-    chosen: Chosen,
+    chosen: overview.Chosen,
     *,
     check: bool | None,
     advance: Callable[[int], None],
     processes: int,
-) -> tuple[Metric, ...]:
+) -> tuple[overview.Metric, ...]:
     """Return the metrics of a store at ``now``; the other parameters and the errors are those of ``read_checked_overview``."""
-    counting = Counting((Totals(0), Rows(chosen)), now.time_ms)
+    counting = Counting((overview.Totals(0), overview.Rows(chosen)), now.time_ms)
     with _checked(store, now, 0, check, processes, counting) as (reader, wanted, counts, others):
-        return read_metrics(store, reader, wanted, chosen, counts, advance, counting, others)
+        return overview.read_metrics(store, reader, wanted, chosen, counts, advance, counting, others)
 
 
 @contextmanager
 def _checked(
     store: Store, now: Now, top: int, check: bool | None, processes: int, counting: Counting
-) -> Iterator[tuple[EntryReader, Wanted, tuple[FindingsOfCode, ...] | None, int]]:
+) -> Iterator[tuple[EntryReader, overview.Wanted, tuple[overview.FindingsOfCode, ...] | None, int]]:
     """Give a reader, the request, the doctor's findings (None: the store is not checked), and how many other processes may be used."""
     with open_reader(store) as reader:
         txn = reader.txn
-        wanted = Wanted(now.time_ms, read_copied_ms(store, txn), top, now.source, now.clock_ms)
+        wanted = overview.Wanted(now.time_ms, read_copied_ms(store, txn), top, now.source, now.clock_ms)
         if not (txn.count("tree") <= CHECKED_NODES if check is None else check):
             yield reader, wanted, None, others_that_pay(txn, processes)
             return
@@ -73,7 +72,7 @@ def _checked(
             yield reader, wanted, counts, others_that_pay(txn, processes)
 
 
-def count_findings(found: Iterable[Finding]) -> tuple[FindingsOfCode, ...]:
+def count_findings(found: Iterable[Finding]) -> tuple[overview.FindingsOfCode, ...]:
     """Count the findings of each severity and code, with the first of each, in their order."""
     counts: Counter[tuple[str, str]] = Counter()
     first: dict[tuple[str, str], Finding] = {}
@@ -81,4 +80,6 @@ def count_findings(found: Iterable[Finding]) -> tuple[FindingsOfCode, ...]:
         key = (str(one.severity), one.code)
         counts[key] += count_of(one)
         first.setdefault(key, one)
-    return tuple(FindingsOfCode(*key, counts[key], one.where, one.message, one.mend) for key, one in first.items())
+    return tuple(
+        overview.FindingsOfCode(*key, counts[key], one.where, one.message, one.mend) for key, one in first.items()
+    )
