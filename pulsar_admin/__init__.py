@@ -100,8 +100,9 @@ _NAMES = {
     "store.recovery.preflight": "BookieForecast LedgerIds LedgerLoss LedgerShare LogShare Preflight TopicLoss",
     "store.reports.backlog": "BacklogAnalysis",
     "store.reports.describe": "ListedLedger PolicyFacts SchemaFacts TopicDescription",
-    "store.reports.internal_info": "CursorInfoRow InternalInfo LedgerInfoRow PositionInfo RangeInfo",
-    "store.reports.internal_stats": "CursorStats InternalStats LedgerStats PartitionedInternalStats",
+    "store.reports.internal_stats": (
+        "CursorInfoRow CursorStats InternalInfo InternalStats LedgerInfoRow LedgerStats PartitionedInternalStats PositionInfo RangeInfo"
+    ),
     "store.reports.ledger_facts": "LedgerFacts",
     "store.reports.ledgers": "LedgerRow",
     "store.reports.log_files": "LogRecord LogSummary LogVerdict",

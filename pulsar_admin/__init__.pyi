@@ -198,8 +198,17 @@ from pulsar_admin.store.recovery.preflight import (
 )
 from pulsar_admin.store.reports.backlog import BacklogAnalysis
 from pulsar_admin.store.reports.describe import ListedLedger, PolicyFacts, SchemaFacts, TopicDescription
-from pulsar_admin.store.reports.internal_info import CursorInfoRow, InternalInfo, LedgerInfoRow, PositionInfo, RangeInfo
-from pulsar_admin.store.reports.internal_stats import CursorStats, InternalStats, LedgerStats, PartitionedInternalStats
+from pulsar_admin.store.reports.internal_stats import (
+    CursorInfoRow,
+    CursorStats,
+    InternalInfo,
+    InternalStats,
+    LedgerInfoRow,
+    LedgerStats,
+    PartitionedInternalStats,
+    PositionInfo,
+    RangeInfo,
+)
 from pulsar_admin.store.reports.ledger_facts import LedgerFacts
 from pulsar_admin.store.reports.ledgers import LedgerRow
 from pulsar_admin.store.reports.log_files import LogRecord, LogSummary, LogVerdict

@@ -27,8 +27,7 @@ from pulsar_admin.store.model.topics import read_topic
 from pulsar_admin.store.names import EARLIEST, Position, TopicName, parse_topic
 from pulsar_admin.store.proto.pulsar_api_pb2 import MessageMetadata
 from pulsar_admin.store.reports.backlog import analyze_backlog
-from pulsar_admin.store.reports.internal_info import read_internal_info
-from pulsar_admin.store.reports.internal_stats import iso_time, read_internal_stats
+from pulsar_admin.store.reports.internal_stats import iso_time, read_internal_info, read_internal_stats
 from pulsar_admin.store.reports.stats import StatsOptions, read_topic_stats
 from tests.stores import imported
 from tests.worlds import CLUSTER, WORLD_NAMES, asked_topics, oracle

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pulsar_admin.store.recovery import ack_history as ack_history
     from pulsar_admin.store.recovery import restore as restore
     from pulsar_admin.store.reports import backlog as backlogs
-    from pulsar_admin.store.reports import internal_info as info_reports
+    from pulsar_admin.store.reports import internal_stats as internals
     from pulsar_admin.store.search import broker_setup as broker_setup
     from pulsar_admin.store.search import by_time as by_time
     from pulsar_admin.store.search.expiry import ExpiryRule
@@ -48,7 +48,7 @@ else:
     ack_history = later("pulsar_admin.store.recovery.ack_history")
     restore = later("pulsar_admin.store.recovery.restore")
     backlogs = later("pulsar_admin.store.reports.backlog")
-    info_reports = later("pulsar_admin.store.reports.internal_info")
+    internals = later("pulsar_admin.store.reports.internal_stats")
     broker_setup = later("pulsar_admin.store.search.broker_setup")
     by_time = later("pulsar_admin.store.search.by_time")
 
@@ -413,7 +413,7 @@ class Cursor(Cursors):
 
         Raises as ``state``.
         """
-        return self._session.ask_entries(info_reports.stored_cursor_text, self._topic, self._name)
+        return self._session.ask_entries(internals.stored_cursor_text, self._topic, self._name)
 
     def set_mark_delete(self, position: Place, *, force: bool = False) -> Plan:
         """Plan the mark-delete at ``position``, in the metadata; later acknowledged entries stay acknowledged.

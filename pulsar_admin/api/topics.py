@@ -55,7 +55,6 @@ if TYPE_CHECKING:
     from pulsar_admin.store.policies import table as policy_table
     from pulsar_admin.store.policies import values as policy_values
     from pulsar_admin.store.reports import describe as describing
-    from pulsar_admin.store.reports import internal_info as info_reports
     from pulsar_admin.store.reports import internal_stats as internals
     from pulsar_admin.store.reports import stats as stats_reports
     from pulsar_admin.store.reports import subscriptions as subscription_reports
@@ -91,7 +90,6 @@ else:
     policy_table = later("pulsar_admin.store.policies.table")
     policy_values = later("pulsar_admin.store.policies.values")
     describing = later("pulsar_admin.store.reports.describe")
-    info_reports = later("pulsar_admin.store.reports.internal_info")
     internals = later("pulsar_admin.store.reports.internal_stats")
     stats_reports = later("pulsar_admin.store.reports.stats")
     subscription_reports = later("pulsar_admin.store.reports.subscriptions")
@@ -451,13 +449,13 @@ class Topic(PolicyPlans):
         asked = subscription_reports.Asked.of(self._session.now_ms, quick=quick)
         return self._told(describing.describe_topic, asked, scans=True)
 
-    def internal_info(self, *, publish_times: bool = True) -> info_reports.InternalInfo:
+    def internal_info(self, *, publish_times: bool = True) -> internals.InternalInfo:
         """Return the stored metadata of the topic and its cursors with upstream's names; a cursor's actual position may differ.
 
         ``publish_times`` adds the first and last publish time of each ledger.
         """
         with self._session.reporting() as problems:
-            return self._session.ask(info_reports.read_internal_info, self._name, publish_times, problems)
+            return self._session.ask(internals.read_internal_info, self._name, publish_times, problems)
 
     def backlog_size(self, position: Place = EARLIEST) -> int:
         """Return the bytes after a position, estimated as the broker does: 0 after the end. Raises InvalidValue."""
@@ -581,7 +579,7 @@ class Topic(PolicyPlans):
 
     def managed_ledger_text(self) -> str:
         """Return the stored ManagedLedgerInfo in protobuf's text format."""
-        return self._session.ask(info_reports.stored_topic_text, self._name)
+        return self._session.ask(internals.stored_topic_text, self._name)
 
     def forget_ledgers(self, *ledgers: LedgerId) -> Plan:
         """Plan removing ledgers from the topic's list; they stay in BookKeeper. Raises LedgerNotFound.
