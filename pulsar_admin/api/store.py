@@ -71,7 +71,7 @@ if TYPE_CHECKING:
     from pulsar_admin.store.model.broken import Missing
     from pulsar_admin.store.model.publish_times import Form
     from pulsar_admin.store.reports import ledgers as ledger_reports
-    from pulsar_admin.store.reports import metrics as metric_reports
+    from pulsar_admin.store.reports import overview as metric_reports
     from pulsar_admin.store.reports import scalable as scalable_reports
     from pulsar_admin.store.reports import summary as summaries
     from pulsar_admin.store.reports import usage as usages
