@@ -19,9 +19,8 @@ from pulsar_admin.jsonify import dump_json
 from pulsar_admin.later import later
 from pulsar_admin.store.db.clocks import check_clock
 from pulsar_admin.store.db.environment import Txn
-from pulsar_admin.store.db.files import iter_logs
 from pulsar_admin.store.dump.messages import COLUMNS, MessageQuery, MessageRecord, SelectedMessages, Shown
-from pulsar_admin.store.dump.options import DumpOptions
+from pulsar_admin.store.dump.options import DumpOptions, Level
 from pulsar_admin.store.errors import InvalidValue, StoreError
 from pulsar_admin.store.extras import require
 from pulsar_admin.store.model.messages import MessageRow, Window
@@ -141,10 +140,8 @@ class Messages(Batches):
         return bracketed(f"messages of {', '.join((self._where, *words))}: {listed(self._query.columns, 5)}")
 
     def rows(self) -> Iterator[dict[str, Any]]:  # Any: each column's own type
-        """Yield rows as dictionaries: times as datetimes in UTC (None if absent), bytes as bytes, values by their
-        schema, records as dictionaries.
-
-        A few messages without values are read without pyarrow.
+        """Yield rows as dictionaries: times as datetimes in UTC (None if absent), bytes as bytes, values by their schema, records
+        as dictionaries. A few messages without values are read without pyarrow.
         """
         return self._read_by(SelectedMessages.rows)
 
@@ -153,8 +150,7 @@ class Messages(Batches):
         return map(MessageRecord, self.rows())
 
     def json_rows(self) -> Iterator[MessageRow]:
-        """Yield objects with the fields that ``topics read -o json`` shows: times in ms, bytes in base64, values as
-        in JSON.
+        """Yield objects with the fields that ``topics read -o json`` shows: times in ms, bytes in base64, values as in JSON.
 
         Of the columns only ``payload``, ``value`` and ``marker_type`` matter, and are None unless requested. A few
         messages are read without pyarrow.
@@ -290,20 +286,6 @@ def timelines_of(
     return each_of_topics(session, names, ask, attrgetter("missing_entries", "unreadable_entries"))
 
 
-def timeline_table(
-    session: Session, name: TopicName, clock: str, width_ms: int | None, start_ms: int | None, end_ms: int | None
-) -> pa.Table:
-    """Return a topic's timeline as columns; ``width_ms`` None: chosen from the data."""
-    if width_ms is None:
-        usual = session.ask_entries(timelines.usual_times, [name], check_clock(clock))
-        width_ms = timelines.choose_bucket_ms(*(usual or (0, 0)))
-    (found,) = timelines_of(session, [name], timelines.TimelineOptions(width_ms, check_clock(clock), start_ms, end_ms))
-    if found.entries_without_time:
-        without = counted(found.entries_without_time, "entry is", "entries are")
-        session.partial([f"{name}: {without} without such a time"])
-    return timelines.table_of(found)
-
-
 class Columns(Checked):
     """The part of ``Store`` that gives rows as columns."""
 
@@ -348,10 +330,6 @@ class Columns(Checked):
         return Batches(self._session, lambda: schema, source)
 
 
-_MESSAGE_IDS = ("ledger_id", "entry_id", "batch_index")
-_ENTRY_IDS = ("ledger_id", "entry_id")
-
-
 @arguments.checked
 def register(spark: SparkSession) -> None:
     """Register the data source ``pulsar_entries`` with a Spark session of any kind, filters pushed down to it.
@@ -386,45 +364,40 @@ class SparkTables(Checked):
         since: Time | None = None,
         until: Time | None = None,
     ) -> DataFrame:
-        """Return one row per message; ``since`` and ``until`` select entries by broker time, by publish time if
-        they have none.
+        """Return one row per message; ``since`` and ``until`` select entries by broker time, by publish time if they have none.
 
         ``columns`` restricts the columns; ``payload`` adds payloads; ``value`` adds values, as JSON text or typed by
         the newest schema.
         """
-        options = {"level": "messages", "payload": str(payload).lower(), "value": value, **self._window(since, until)}
-        return self._load(topics, columns, _MESSAGE_IDS, options)
+        return self._load("messages", topics, columns, since, until, payload=str(payload).lower(), value=value)
 
     def entries(
         self, *topics: str, columns: Sequence[str] = (), since: Time | None = None, until: Time | None = None
     ) -> DataFrame:
         """Return one row an entry: ledger, times, sizes, digest."""
-        return self._load(topics, columns, _ENTRY_IDS, {"level": "entries", **self._window(since, until)})
-
-    def _window(self, since: Time | None, until: Time | None) -> dict[str, str]:
-        times = {"startTime": since, "endTime": until}
-        return {name: str(self._session.time_ms(time)) for name, time in times.items() if time is not None}
+        return self._load("entries", topics, columns, since, until)
 
     def _load(
-        self, topics: Sequence[str], columns: Sequence[str], ids: Sequence[str], options: dict[str, str]
+        self,
+        level: Level,
+        topics: Sequence[str],
+        columns: Sequence[str],
+        since: Time | None,
+        until: Time | None,
+        **options: str,
     ) -> DataFrame:
-        root = self._session.path.absolute()
-        with self._session.read() as txn:
-            paths = [log.place(root) for log in iter_logs(txn)]
-        if columns:
-            options["columns"] = ",".join(dict.fromkeys([*columns, *ids]))
-        options |= {"path": ",".join(paths), "store": str(root), "topics": ",".join(topics)}
-        frame = self._spark.read.format("pulsar_entries").options(**options).load().dropDuplicates([*ids])
-        return frame.select(*columns) if columns else frame
+        from pulsar_admin.store.scan.datasource import frame_of
+
+        times = {"startTime": since, "endTime": until}
+        options |= {name: str(self._session.time_ms(time)) for name, time in times.items() if time is not None}
+        return self._session.ask(frame_of, self._spark, level, topics, columns, options)
 
 
-Level = Literal["messages", "entries"]
 Format = Literal["parquet", "jsonl"]
 
 
 class DumpWanted(TypedDict, total=False):
-    """Keywords of ``dump``: topics that match ``pattern``; messages, or by ``level`` entries as exact bytes for
-    ``load``.
+    """Keywords of ``dump``: topics that match ``pattern``; messages, or by ``level`` entries as exact bytes for ``load``.
 
     Times from ``since`` (included) to ``until`` (excluded) on ``clock``, positions from ``start`` to ``end`` (both
     included). ``payload``, ``value`` and ``redact`` concern messages; so does ``columns``, which takes names and types
@@ -457,8 +430,7 @@ class Dumps(Checked):
     def dump(
         self, directory: Path | str, *topics: str, form: Format = "parquet", **wanted: Unpack[DumpWanted]
     ) -> dumping.DumpReport:
-        """Write messages or entries of topics (default: all) into files of a new directory; ``DumpWanted`` has the
-        selection.
+        """Write messages or entries of topics (default: all) into files of a new directory; ``DumpWanted`` has the selection.
 
         Files are split by topic and by day on the clock. Raises AlreadyExists, DiskFull.
         """
@@ -495,15 +467,8 @@ class Dumps(Checked):
         return list(self._session.read_topics(reader, parse_topics(topics, wanted.get("pattern"))))
 
 
-def _options(session: Session, wanted: DumpWanted) -> DumpOptions:
+def _options(session: Session, wanted: Mapping[str, Any]) -> DumpOptions:  # Any: what callers give
     arguments.check_keywords(wanted, DumpWanted)
     check_clock(wanted.get("clock", "auto"))
-    return DumpOptions(
-        wanted.get("level", "messages"),
-        _window(session, wanted),
-        wanted.get("payload", False),
-        wanted.get("value", False),
-        stripped=wanted.get("stripped", False),
-        redact=wanted.get("redact", False),
-        profile=wanted.get("columns"),
-    )
+    given = {name: value for name, value in wanted.items() if name in DumpOptions.__struct_fields__}
+    return DumpOptions(window=_window(session, wanted), profile=wanted.get("columns"), **given)

@@ -14,10 +14,12 @@ from pulsar_admin.api.session import Given, Result, Session
 from pulsar_admin.arguments import Clock, Count, Duration, JavaInt, LedgerId, Place, Time
 from pulsar_admin.later import later
 from pulsar_admin.store.codec.managedledger import SHADOW_SOURCE
+from pulsar_admin.store.db.clocks import check_clock
 from pulsar_admin.store.errors import InvalidValue, StoreError
 from pulsar_admin.store.model import topics
 from pulsar_admin.store.model.broken_beside import find_broken_beside
 from pulsar_admin.store.names import EARLIEST, LATEST, Position, TopicName, TopicSelection
+from pulsar_admin.store.wording import counted
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -58,6 +60,7 @@ if TYPE_CHECKING:
     from pulsar_admin.store.reports import internal_stats as internals
     from pulsar_admin.store.reports import stats as stats_reports
     from pulsar_admin.store.reports import subscriptions as subscription_reports
+    from pulsar_admin.store.reports import timeline as timelines
     from pulsar_admin.store.search import broker_setup as broker_setup
     from pulsar_admin.store.search import by_index as by_index
     from pulsar_admin.store.search import skew as skews
@@ -93,6 +96,7 @@ else:
     internals = later("pulsar_admin.store.reports.internal_stats")
     stats_reports = later("pulsar_admin.store.reports.stats")
     subscription_reports = later("pulsar_admin.store.reports.subscriptions")
+    timelines = later("pulsar_admin.store.reports.timeline")
     broker_setup = later("pulsar_admin.store.search.broker_setup")
     by_index = later("pulsar_admin.store.search.by_index")
 
@@ -333,11 +337,17 @@ class Topic(PolicyPlans):
         ``bucket`` is the width (None: chosen from the data), ``start`` a multiple of the width since 1970 UTC. Times from
         ``since`` (included) to ``until`` (excluded) on ``clock``. Raises InvalidValue, LimitExceeded (too many buckets).
         """
-        times = [None if value is None else self._session.time_ms(value) for value in (since, until)]
-        width_ms = None if bucket is None else arguments.duration_ms(bucket)
-        if width_ms is not None and width_ms <= 0:
+        times = (None if value is None else self._session.time_ms(value) for value in (since, until))
+        if bucket is None:
+            width_ms = self._session.ask_entries(timelines.usual_bucket_ms, self._name, check_clock(clock))
+        elif (width_ms := arguments.duration_ms(bucket)) <= 0:
             raise InvalidValue(f"bucket {bucket!r} is not above 0")
-        return api_messages.timeline_table(self._session, self._name, clock, width_ms, *times)
+        options = timelines.TimelineOptions(width_ms, check_clock(clock), *times)
+        (timeline,) = api_messages.timelines_of(self._session, [self._name], options)
+        if timeline.entries_without_time:
+            without = counted(timeline.entries_without_time, "entry is", "entries are")
+            self._session.partial([f"{self._name}: {without} without such a time"])
+        return timelines.table_of(timeline)
 
     def messages(
         self,

@@ -176,6 +176,11 @@ def usual_times(reader: EntryReader, names: Iterable[TopicName], clock: Clock) -
     return (min(low for low, _ in ranges), max(high for _, high in ranges)) if ranges else None
 
 
+def usual_bucket_ms(reader: EntryReader, name: TopicName, clock: Clock) -> int:
+    """Return the bucket size chosen for the usual times of a topic."""
+    return choose_bucket_ms(*(usual_times(reader, [name], clock) or (0, 0)))
+
+
 def table_of(timeline: Timeline) -> pa.Table:
     """Return the buckets as columns: ``start`` (timestamp), ``entries``, ``messages``, ``bytes``."""
     import pyarrow as pa

@@ -39,6 +39,7 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructField, StructType
 
+from pulsar_admin.store.db.files import iter_logs
 from pulsar_admin.store.engine.operation import Operation
 from pulsar_admin.store.engine.slices import Cut, FileRange, plan_slices
 from pulsar_admin.store.engine.spark_session import hide_traceback, is_stopped
@@ -57,9 +58,10 @@ from pulsar_admin.store.timespec import MAX_TIME_MS
 from pulsar_admin.store.urls import shown_path
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.datasource import Filter
 
+    from pulsar_admin.store.db.environment import Txn
     from pulsar_admin.store.scan.topic_reads import ReadTopicPieces, TopicPiece
 
 
@@ -394,6 +396,24 @@ def register(session: SparkSession) -> None:
         if name.startswith(source_options.CONF)
     }
     session.dataSource.register(type(base.__name__, (base,), {"defaults": said}) if said else base)
+
+
+def frame_of(
+    txn: Txn,
+    session: SparkSession,
+    level: str,
+    topics: Sequence[str],
+    columns: Sequence[str],
+    options: Mapping[str, str],
+) -> DataFrame:
+    """Return messages or entries of topics in a store, one row each, as a frame; ``columns``: none for all."""
+    root = txn.store.path.absolute()
+    ids = ["ledger_id", "entry_id", *(["batch_index"] if level == "messages" else [])]
+    named = {"columns": ",".join(dict.fromkeys([*columns, *ids]))} if columns else {}
+    paths = ",".join(log.place(root) for log in iter_logs(txn))
+    named |= {"level": level, "path": paths, "store": str(root), "topics": ",".join(topics)}
+    frame = session.read.format("pulsar_entries").options(**options, **named).load().dropDuplicates(ids)
+    return frame.select(*columns) if columns else frame
 
 
 MAX_FILES = 1000
