@@ -1033,7 +1033,7 @@ REFUSED: dict[str, list[tuple[Any, str]]] = {
     "store.db.nacks:decode_bucket_row": [(_sealed_row((0, 0, 1), b"x"), "")],
     "arguments:time_ms_of": [((timedelta(-1), 0), "is an age, and negative"), ((datetime(2026, 1, 1), 0), "has no time zone")],
     "store.scan.messages:match_of": [(({name: []},), f"{name} is empty") for name in ("keys", "properties", "texts", "json_paths")],
-    "api.plan:decode": [((1.5,), "no method takes a fraction")],
+    "store.changes.plan:decode_argument": [((1.5,), "no method takes a fraction")],
     "api.plan:_tuple": [(([],), "expected a tuple")],
     "api.plan:Request.as_json": [((N(of=int),), "a int")],
     "config:check_path": [(("s3://a/b",), "is a URL")],

@@ -126,17 +126,13 @@ class Delayed(Named):
             return waits.load_table(delivery.waiting)
 
     def status(self) -> summaries.DelayedSummary:
-        """Return policy, how many messages are due when, the index and its lag, and the messages that a TTL or quota
-        drops before they are due.
-
-        ``trackers`` estimates memory and rebuild time of a broker's own index.
-        """
+        """Return policy, how many messages are due when, the index and its lag, the messages that a TTL or quota drops before they are due,
+        and estimates of the memory and rebuild time of a broker's own index (``trackers``)."""
         with self._opened() as (reader, delivery):
             return summaries.summarize(reader, delivery, self._session.now_ms)
 
     def replay(self, until: Time, *, since: Time | None = None) -> Iterator[waits.Replayed]:
-        """Yield what a time wheel dispatches until ``until``, a slot at a time: ``dispatch.tick_ms`` and, as
-        arrays, ``dispatch.rows``.
+        """Yield what a time wheel dispatches until ``until``, a slot at a time: ``dispatch.tick_ms`` and, as arrays, ``dispatch.rows``.
 
         Messages due before ``since`` are left out. Two partitions of time are in memory. The caller sets the pace.
         Raises InvalidValue (``until`` before ``since``).
@@ -154,10 +150,9 @@ class Delayed(Named):
             return verifying.verify_cursor(reader, topic, read_cursor(reader.txn, reader, topic, name))
 
     def build(self, *, rebuild: bool = False) -> building.BuildResult:
-        """Build or update the subscription's index; ``rebuild`` discards an existing one.
+        """Build or update the subscription's index, which is not in the audit log; ``rebuild`` discards an existing one.
 
-        Indexes are derived and not in the audit log. Raises NotWritable, InvalidValue (no subscription), Unsupported,
-        DiskFull.
+        Raises NotWritable, InvalidValue (no subscription), Unsupported.
         """
         with self._session.read() as txn:
             name = read_topic(txn, self._name).name
@@ -196,8 +191,7 @@ class KeptNacks(Planner):
         return self._session.ask(kept_stats, self._topics, self._subscription, self._session.clock_ms)
 
     def due(self, *, popped: int | None = None) -> tuple[DueNack, ...]:
-        """Return the due nacks ordered by time, or with ``popped`` those that this change number removed, of any
-        subscription.
+        """Return the due nacks ordered by time, or with ``popped`` those that this change number removed, of any subscription.
 
         Raises ChangeNotFound, NothingMatches (it popped nothing).
         """
@@ -239,8 +233,7 @@ class Nacks(KeptNacks):
         precision_bits: int | None = None,
         force: bool = False,
     ) -> Plan:
-        """Plan tracking entries as nacked, due ``delay`` after now, rounded down to 2^bits ms (batch indexes are
-        dropped).
+        """Plan tracking entries as nacked, due ``delay`` after now, rounded down to 2^bits ms (batch indexes are dropped).
 
         An item may be a pair of position and its own delay. ``precision_bits`` None: those in use, 8 at first. ``force``
         accepts entries that the store does not know. Raises EntryNotFound, InvalidValue, Refused (another precision
@@ -266,8 +259,7 @@ class Nacks(KeptNacks):
         precision_bits: int | None = None,
         force: bool = False,
     ) -> Plan:
-        """Plan the same from lines: ``LEDGER:ENTRY``, or JSON as of ``topics read`` and ``nacks due``, perhaps with
-        a ``delay``.
+        """Plan the same from lines: ``LEDGER:ENTRY``, or JSON as of ``topics read`` and ``nacks due``, perhaps with a ``delay``.
 
         ``source`` names the lines in errors. Raises as ``add``.
         """
@@ -320,7 +312,7 @@ def nack_sizes(
     ``acknowledged_every``-th entry is not nacked, 0: none. Raises InvalidValue.
     """
     from pulsar_admin.store.nacks.holes import TopicNacks  # here: loads need no store
-    from pulsar_admin.store.nacks.sizes import ENTRIES_PER_LEDGER, NackLoad, size_sample, size_table
+    from pulsar_admin.store.nacks.sizes import ENTRIES_PER_LEDGER, NackLoad, size_table
 
     given = None if measured is None else arguments.given_object("measured", measured, TopicNacks)
     usual = (given.batch_size, given.entries_per_ledger) if given else (1, ENTRIES_PER_LEDGER)
@@ -331,9 +323,7 @@ def nack_sizes(
             raise InvalidValue("how many nacks a second?", hint="give rate, or measured, of entries of several times")
         rate = given.nacked_entries_per_second * per_entry
     load = NackLoad(rate, arguments.delay_ms(delay), per_entry, per_ledger, acknowledged_every)
-    if given is None:
-        return NackSizes(load, None, tuple(size_table(load)))
-    return NackSizes(load, given, tuple(size_sample(load, (given.ledger_ids, given.entry_ids), given.times_ms)))
+    return NackSizes(load, given, size_table(load, given))
 
 
 class Transactions(Planner):
@@ -352,11 +342,7 @@ class Transactions(Planner):
         return self._session.ask_entries(transactions.coordinator_log, coordinator, metadata)
 
     def transaction(self, most: int, least: int) -> transactions.TransactionMetadata:
-        """Return the topics and subscriptions of an open transaction, by coordinator (``most``) and number
-        (``least``).
-
-        Raises NotFound if it is not open.
-        """
+        """Return the topics and subscriptions of transaction ``least`` of coordinator ``most``; raises NotFound unless it is open."""
         return self._session.ask_entries(transactions.transaction_metadata, TxnId(most, least))
 
     def open(
@@ -385,9 +371,7 @@ class TopicTransactions(Named):
         return self._session.ask_entries(transactions.buffer_stats, self._name)
 
     def transaction(self, most: int, least: int) -> transactions.InBuffer:
-        """Return an open transaction's start (None: it is not open here), and whether it was aborted, by coordinator (``most``) and number
-        (``least``).
-        """
+        """Return where transaction ``least`` of coordinator ``most`` starts (None: it is not open here), and whether it was aborted."""
         return self._session.ask_entries(transactions.in_buffer, self._name, TxnId(most, least))
 
     def snapshot_stats(self, *, metadata: bool = False) -> transactions.LogStats:
@@ -411,9 +395,7 @@ class CursorTransactions(Named):
         return self._session.ask_entries(transactions.pending_ack_stats, self._name, self._subscription)
 
     def transaction(self, most: int, least: int) -> transactions.InPendingAcks:
-        """Return the position that an open transaction acknowledged cumulatively (None: none), by coordinator (``most``) and number
-        (``least``).
-        """
+        """Return what transaction ``least`` of coordinator ``most`` acknowledged cumulatively (None: nothing)."""
         txn = TxnId(most, least)
         return self._session.ask_entries(transactions.in_pending_ack, self._name, self._subscription, txn)
 

@@ -7,9 +7,7 @@ commands are the same. Imports nothing that changes a store, because reading cod
 from __future__ import annotations
 
 import inspect
-import os
 from collections.abc import Callable, Iterator, Mapping
-from datetime import datetime, timedelta
 from functools import wraps
 from importlib import import_module
 from pathlib import Path
@@ -70,13 +68,13 @@ class Request(Struct, frozen=True):
             raise ValueError(f"a {self.of.__name__}")
         return {
             "of": self.of.__name__,
-            "madeOf": encode(self.made_of),
+            "madeOf": store_plans.encode_argument(self.made_of),
             "method": self.method,
-            "values": encode(self.values),
-            "options": {name: encode(value) for name, value in self.options.items()},
+            "values": store_plans.encode_argument(self.values),
+            "options": {name: store_plans.encode_argument(value) for name, value in self.options.items()},
             "now": int(self.moment.now_ms),
             "nowGiven": self.moment.is_given,
-            "interceptors": encode(self.moment.interceptors),
+            "interceptors": store_plans.encode_argument(self.moment.interceptors),
         }
 
 
@@ -186,58 +184,6 @@ def file_of(plan: Plan, reports: tuple[Report, ...]) -> PlanFile:
 
 # -- calls ------------------------------------------------------------------------------------------------------------
 
-
-def encode(value: Any) -> Any:  # Any: JSON, and what it stands for
-    """Return an argument as JSON; raises ValueError if a file cannot keep it."""
-    if value is None or isinstance(value, (bool, str)):
-        return value
-    if isinstance(value, int):
-        return int(value)
-    if isinstance(value, list):
-        return [encode(one) for one in value]
-    if isinstance(value, Mapping):
-        return {"object": {str(key): encode(one) for key, one in value.items()}}
-    for kind, to_json, _ in KINDS:
-        if isinstance(value, kind):
-            return {kind.__name__: to_json(value)}
-    raise ValueError(f"a {type(value).__name__}")
-
-
-def decode(value: Any) -> Any:  # Any: as above
-    """Return the argument that ``encode`` wrote as JSON; raises ValueError and TypeError."""
-    if isinstance(value, list):
-        return [decode(one) for one in value]
-    if isinstance(value, float):
-        raise ValueError("no method takes a fraction")
-    if not isinstance(value, dict):
-        return value
-    ((name, inner),) = value.items()
-    if name == "object":
-        return {key: decode(one) for key, one in inner.items()}
-    (from_json,) = (from_json for kind, _, from_json in KINDS if kind.__name__ == name)
-    return from_json(inner)
-
-
-def _selection(inner: list[Any]) -> names.TopicSelection:  # Any: as above
-    from pulsar_admin.store.codec.strict_values import text
-
-    topics, all_topics, pattern = inner
-    return names.TopicSelection(
-        tuple(map(names.parse_topic, topics)), all_topics is True, None if pattern is None else text(pattern, "pattern")
-    )
-
-
-KINDS: tuple[tuple[type, Callable[[Any], Any], Callable[[Any], Any]], ...] = (  # Any: of each kind its own
-    (tuple, lambda value: [encode(one) for one in value], lambda inner: tuple(map(decode, inner))),
-    (names.TopicName, str, names.parse_topic),
-    (names.NamespaceName, str, names.parse_namespace),
-    (names.TopicSelection, lambda value: [[*map(str, value.topics)], value.all_topics, value.pattern], _selection),
-    (names.Position, str, names.parse_position),
-    (Path, os.path.abspath, Path),
-    (datetime, datetime.isoformat, datetime.fromisoformat),
-    (timedelta, lambda value: value // timedelta(microseconds=1), lambda inner: timedelta(microseconds=inner)),
-)
-"""What JSON has no kind for: how it is written, and read back."""
 _HINT = "create one with --plan FILE on any command that changes something"
 
 
@@ -332,13 +278,13 @@ def call_again(session: Session, request: Mapping[str, Any], *, as_then: bool) -
         cls = getattr(import_module(f"pulsar_admin.api.{CLASSES[of]}"), of)
         if method == "load_plan" or not _plans(method, getattr(cls, method)):
             raise ValueError(f"{method} makes no plan")
-        made_of = _tuple(decode(request["madeOf"]))
+        made_of = _tuple(store_plans.decode_argument(request["madeOf"]))
         _check_kinds(cls, session, made_of)
         call = getattr(cls(session, *made_of), method)
-        values = _tuple(decode(request["values"]))
-        options = {name: decode(value) for name, value in request["options"].items()}
+        values = _tuple(store_plans.decode_argument(request["values"]))
+        options = {name: store_plans.decode_argument(value) for name, value in request["options"].items()}
         inspect.signature(call).bind(*values, **options)
-        moment = replace(session.moment, interceptors=decode(request["interceptors"]))
+        moment = replace(session.moment, interceptors=store_plans.decode_argument(request["interceptors"]))
         if as_then:
             moment = replace(
                 moment, now_ms=integer(request["now"], "now", -names.LONG_MAX), is_given=request["nowGiven"] is True
@@ -355,7 +301,7 @@ def call_again(session: Session, request: Mapping[str, Any], *, as_then: bool) -
 def _check_kinds(cls: type, session: Session, made_of: tuple[Any, ...]) -> None:  # Any: as a file has them
     """Raise TypeError or ValueError unless ``cls`` can be created from these topics, namespaces and selections."""
     make = inspect.signature(cls.__init__)  # type: ignore[misc]  # of the class itself
-    kinds = {kind.__name__: kind for kind in (str, *(kind for kind, _, _ in KINDS))}
+    kinds = {kind.__name__: kind for kind in (str, *(kind for kind, _, _ in store_plans.KINDS))}
     for name, value in make.bind(None, session, *made_of).arguments.items():
         said = str(make.parameters[name].annotation)
         kind = kinds.get(said.removeprefix("Sequence[").removesuffix("]"))

@@ -17,12 +17,11 @@ from pulsar_admin.broken import broken_texts, texts_of_broken
 from pulsar_admin.store.db.environment import Store as StoreFile
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.storeinfo import check_state
-from pulsar_admin.store.errors import InvalidValue, NotWritable, Refused, StoreError, SubscriptionNotFound
+from pulsar_admin.store.errors import InvalidValue, NotWritable, Refused, StoreError
 from pulsar_admin.store.model.reader import EntryReader, Scanning, open_reader
 from pulsar_admin.store.model.topics import Topic, read_topic, select_topics
 from pulsar_admin.store.names import EARLIEST, LATEST, TopicName, TopicSelection
 from pulsar_admin.store.pace import PACE
-from pulsar_admin.store.wording import listed, plural
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -430,15 +429,6 @@ class Session:
             self.warn_of_broken_ledgers(reader.txn, topic)
             yield topic
 
-    def read_cursors(
-        self, reader: EntryReader, topic: Topic, names: Iterable[str], *, named: bool, is_replaced: bool = False
-    ) -> Iterator[Cursor]:
-        """Yield a topic's cursors; ``named`` says whether the topic was named (see ``each``); ``is_replaced`` includes damaged ones."""
-        from pulsar_admin.store.model.cursors import read_cursor, read_damaged_cursor
-
-        read = read_damaged_cursor if is_replaced else read_cursor
-        return self.each(names, lambda name: read(reader.txn, reader, topic, name), alone=named)
-
     def iter_cursors(
         self,
         reader: EntryReader,
@@ -448,36 +438,16 @@ class Session:
         is_replaced: bool = False,
         unsubscribed: bool = False,
     ) -> Iterator[tuple[Topic, Cursor]]:
-        """Yield the cursor of a subscription (None: those of all but the broker's own) in every selected topic, partitions one by one.
+        """Yield the cursors of a subscription in the selected topics; see ``iter_selected_cursors``."""
+        from pulsar_admin.store.model.cursors import iter_selected_cursors, read_cursor, read_damaged_cursor
 
-        A named topic must have the subscription; among all topics, or those of a pattern, topics without it are skipped, and with
-        ``unsubscribed`` among several named ones, too. Then a topic without any subscription has the cursor of nobody.
-        Raises TopicNotFound, and SubscriptionNotFound, also if no topic has it.
-        """
-        from pulsar_admin.store.model.cursors import cursor_of_nobody, is_consumed, iter_cursor_names
+        named, read = bool(selection.topics), read_damaged_cursor if is_replaced else read_cursor
 
-        named, topics = bool(selection.topics), []
-        required = selection.single is not None if unsubscribed else named
-        is_any = unsubscribed and subscription is None
-        for topic in self.read_topics(reader, selection):
-            topics.append(str(topic.name))
-            names = iter_cursor_names(reader.txn, topic.name)
-            if subscription is None:
-                chosen = sorted(filter(is_consumed, names))
-                if unsubscribed and not chosen:
-                    yield topic, cursor_of_nobody(topic)
-            else:
-                chosen = [subscription] if required or subscription in names else []
-            for cursor in self.read_cursors(reader, topic, chosen, named=named, is_replaced=is_replaced):
-                is_any = True
-                yield topic, cursor
-        if not is_any and subscription is None:
-            have = plural(len(topics), "has", "have")
-            raise SubscriptionNotFound(f"{listed(topics, 3)} {have} no subscription", topics=topics)
-        if not is_any:
-            raise SubscriptionNotFound(
-                f"no topic that matches has a subscription {subscription!r}", subscription=subscription
-            )
+        def read_some(topic: Topic, names: Iterable[str]) -> Iterator[Cursor]:
+            return self.each(names, lambda name: read(reader.txn, reader, topic, name), alone=named)
+
+        topics = self.read_topics(reader, selection)
+        return iter_selected_cursors(reader.txn, topics, selection, subscription, read_some, unsubscribed=unsubscribed)
 
 
 def session_of(

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from pulsar_admin.store.sources.given_bookies import GivenBookie
     from pulsar_admin.store.sources.layout import Layout
     from pulsar_admin.store.sources.nodes import Source
-    from pulsar_admin.store.sources.roots import Wanted
     from pulsar_admin.store.tables.export import TablesReport
     from pulsar_admin.store.tables.importing import TablesImported
     from pulsar_admin.store.transfer import bundle as bundles
@@ -80,14 +79,13 @@ def import_standalone(
     ledgers_root: str | None = None,
     max_rate: Rate | None = None,
 ) -> ImportResult:
-    """Import a standalone Pulsar's data directory into a new store; the source is only read, even while Pulsar
-    runs.
+    """Import a standalone Pulsar's data directory into a new store; the source is only read, even while Pulsar runs.
 
-    ``verify`` checks every entry's digest. ``max_rate`` limits reading to that many bytes a second, in this process
-    only. ``jobs`` and ``spark`` are those of ``open_store``; ``at``, ``index``, ``chroot`` and ``ledgers_root`` those
-    of ``import_cluster``. Calling once more continues an interrupted import. The result counts nodes, files, bytes,
-    records, entries and ``problems``; ``warnings`` are PartialData warnings too. Raises SourceNotFound, AlreadyExists,
-    StoreBusy, MetadataCorrupt, DiskFull, NotWritable, InvalidValue, and for ``at`` Refused (no history), NothingMatches.
+    ``verify`` checks every entry's digest. ``max_rate`` limits reading to that many bytes a second, in this process only. ``jobs`` and
+    ``spark`` are those of ``open_store``; ``at``, ``index``, ``chroot`` and ``ledgers_root`` those of ``import_cluster``. Calling once
+    more continues an interrupted import. The result counts nodes, files, bytes, records, entries and ``problems``; ``warnings`` are
+    PartialData warnings too. Raises SourceNotFound, AlreadyExists, StoreBusy, MetadataCorrupt, DiskFull, NotWritable, InvalidValue, and
+    for ``at`` Refused (no history), NothingMatches.
     """
     from pulsar_admin.store.sources.layout import read_standalone_layout
 
@@ -118,14 +116,13 @@ def import_cluster(
 ) -> ImportResult:
     """Import the available parts of a cluster into a new store; ``Store.add_parts`` adds others later.
 
-    ``metadata`` is a directory of ZooKeeper or RocksDB, or ``HOST:PORT,…/CHROOT`` of a running ensemble; ``client``
-    the TOML file with the login. ``chroot`` is the cluster's root path in a ZooKeeper with several clusters;
-    ``ledgers_root`` the whole path of BookKeeper's root unless it is ``ledgers`` below. ``bookies`` are ``ID=DIR,DIR``
-    or ``DIR,DIR`` each, with all directories, or results of ``read_bookie_conf``. ``at`` selects the metadata of a
-    time (as text an absolute one, or "-3h"), or of a zxid such as "0x4a1", from ZooKeeper's files. With ``index`` False
-    no entry is read, and the store only answers ``export_tables``. ``absent_bookies`` of the result are those that the
-    metadata names. Other options and errors are those of ``import_standalone``. Also raises Refused and Unsupported for
-    disks that cannot belong to one cluster.
+    ``metadata`` is a directory of ZooKeeper or RocksDB, or ``HOST:PORT,…/CHROOT`` of a running ensemble; ``client`` the TOML file with the
+    login. ``chroot`` is the cluster's root path in a ZooKeeper with several clusters; ``ledgers_root`` the whole path of BookKeeper's
+    root unless it is ``ledgers`` below. ``bookies`` are ``ID=DIR,DIR`` or ``DIR,DIR`` each, with all directories, or results of
+    ``read_bookie_conf``. ``at`` selects the metadata of a time (as text an absolute one, or "-3h"), or of a zxid such as "0x4a1", from
+    ZooKeeper's files. With ``index`` False no entry is read, and the store only answers ``export_tables``. ``absent_bookies`` of the
+    result are those that the metadata names. Other options and errors are those of ``import_standalone``. Also raises Refused and
+    Unsupported for disks that cannot belong to one cluster.
     """
     place, session = Path(path), session_of(now=now, jobs=jobs, spark=spark)
     layout = clusters.make_layout(*given_parts(metadata, bookies, client, chroot, ledgers_root))
@@ -135,13 +132,11 @@ def import_cluster(
 
 @arguments.checked
 def import_tables(place: Path | str, path: Path | str, *, cluster: str | None = None) -> TablesImported:
-    """Create a store from tables that ``store export tables`` wrote to a directory or URL: of ``cluster``, or the
-    only one.
+    """Create a store from tables that ``store export tables`` wrote to a directory or URL: of ``cluster``, or the only one.
 
-    It needs the tables nodes, rows, bodies and entries of one export; messages are read from the logs' original place.
-    ``incomplete`` of the result says why the metadata of the tables was incomplete. Raises SourceNotFound, NotFound,
-    InvalidValue, Unsupported (a table is missing, or of an earlier version), SourceChanged, Corrupt, AlreadyExists,
-    DiskFull, NotWritable.
+    It needs the tables nodes, rows, bodies and entries of one export; messages are read from the logs' original place. ``incomplete`` of
+    the result says why the metadata of the tables was incomplete. Raises SourceNotFound, NotFound, InvalidValue, Unsupported (a table is
+    missing, or of an earlier version), SourceChanged, Corrupt, AlreadyExists, DiskFull, NotWritable.
     """
     return load_tables(session_of(), str(place), Path(path), cluster)
 
@@ -200,20 +195,12 @@ def given_parts(
     chroot: str | None,
     ledgers_root: str | None,
 ) -> tuple[Source | None, list[GivenBookie]]:
-    """Return the named parts of a cluster; raises InvalidValue if none is named, SourceNotFound."""
+    """Return the named metadata (None: none) and bookies of a cluster; raises InvalidValue if there are neither, SourceNotFound."""
     given = [*map(given_bookie, arguments.given_items("bookies", bookies))]
     if metadata is None and not given:
         raise InvalidValue("no part of a cluster is named", hint="name metadata, bookies or both")
-    return source_of(metadata, client, arguments.wanted_of(chroot, ledgers_root), given), given
-
-
-def source_of(
-    metadata: Path | str | None, client: Path | str | None, wanted: Wanted, bookies: Iterable[GivenBookie]
-) -> Source | None:
-    """Return the named metadata, None for none; raises SourceNotFound. ``bookies`` may say which cluster of a ZooKeeper it is."""
-    if metadata is None:
-        return None
-    return clusters.open_metadata(str(metadata), None if client is None else Path(client), wanted, bookies)
+    wanted, login = arguments.wanted_of(chroot, ledgers_root), None if client is None else Path(client)
+    return None if metadata is None else clusters.open_metadata(str(metadata), login, wanted, given), given
 
 
 def given_bookie(bookie: str | given_bookies.GivenBookie) -> given_bookies.GivenBookie:
@@ -227,8 +214,7 @@ def given_bookie(bookie: str | given_bookies.GivenBookie) -> given_bookies.Given
 
 @arguments.checked
 def read_bookie_conf(file: Path | str, root: Path | str | None = None) -> GivenBookie:
-    """Return the bookie that a bookkeeper.conf configures; its disks may be copied below ``root``, with their
-    paths.
+    """Return the bookie that a bookkeeper.conf configures, or a copy of it whose disks lie below ``root``, with their paths.
 
     Raises SourceNotFound, InvalidValue.
     """
@@ -377,11 +363,10 @@ class Transfers(Checked):
             return refreshing.add_sources(store, layout, options, advance, warn)
 
     def add_offload(self, place: str, *, dry_run: bool = False) -> OffloadResult:
-        """Import ledgers from tiered storage: a directory of objects or MapFiles, or the URL of a bucket and
-        prefix.
+        """Import ledgers from tiered storage: a directory of objects or MapFiles, or the URL of a bucket and prefix.
 
-        ``dry_run`` only reports what it would import. ``absent`` of the result are offloaded ledgers that were not
-        found. Raises SourceNotFound, NotFound, EntryLogCorrupt, MetadataCorrupt, Unsupported, NotWritable, DiskFull.
+        ``dry_run`` only reports what it would import. ``absent`` of the result are offloaded ledgers that were not found. Raises
+        SourceNotFound, NotFound, EntryLogCorrupt, MetadataCorrupt, Unsupported, NotWritable, DiskFull.
         """
         from pulsar_admin.store.sources.objects import open_objects
         from pulsar_admin.store.transfer.offloads import add_offload, plan_offload, preview_offload
@@ -396,12 +381,11 @@ class Transfers(Checked):
     def export(
         self, directory: Path | str, *, in_place: bool = False, annotate: Form | None = None, dry_run: bool = False
     ) -> ExportReport:
-        """Write the store's changes into a new copy of the imported directory, or ``in_place`` into the directory
-        itself.
+        """Write the store's changes into a new copy of the imported directory, or ``in_place`` into the directory itself.
 
-        A broker starts on it. ``annotate`` adds publish times (PIP-345) of closed ledgers, as properties or fields.
-        ``dry_run`` only plans it. Returns source, target, ``nodes`` and ``ledgers`` written. Raises InvalidValue,
-        NotWritable, AlreadyExists, SourceNotFound, SourceBusy, StalePlan, Refused.
+        A broker starts on it. ``annotate`` adds publish times (PIP-345) of closed ledgers, as properties or fields. ``dry_run`` only plans
+        it. Returns source, target, ``nodes`` and ``ledgers`` written. Raises InvalidValue, NotWritable, AlreadyExists, SourceNotFound,
+        SourceBusy, StalePlan, Refused.
         """
         from pulsar_admin.store.model.publish_times import Form
         from pulsar_admin.store.transfer.exports import plan_export, run_export
@@ -440,12 +424,11 @@ class Transfers(Checked):
         jute_maxbuffer: Count = 1_048_575,
         dry_run: bool = False,
     ) -> EnsembleExportReport:
-        """Write the store's changes into the live ensemble at ``HOST:PORT,…/CHROOT`` as one transaction;
-        ``dry_run`` only plans it.
+        """Write the store's changes into the live ensemble at ``HOST:PORT,…/CHROOT`` as one transaction; ``dry_run`` only plans it.
 
-        ``client`` is the TOML file with the login. Returns the nodes written and the zxid. Raises StalePlan if a node
-        changed, Refused if a broker serves a topic, SourceBusy if the outcome is unknown: call it once more. Also raises
-        InvalidValue, SourceNotFound (no answer within 30 s).
+        ``client`` is the TOML file with the login. Returns the nodes written and the zxid. Raises StalePlan if a node changed, Refused if a
+        broker serves a topic, SourceBusy if the outcome is unknown: call it once more. Also raises InvalidValue, SourceNotFound (no answer
+        within 30 s).
         """
         from pulsar_admin.store.sources.ensemble import parse_address, read_client
         from pulsar_admin.store.transfer.ensemble_export import plan_ensemble_export, run_ensemble_export
@@ -463,8 +446,7 @@ class Transfers(Checked):
         )
 
     def export_snapshot(self, directory: Path | str, *, force: bool = False) -> SnapshotExportReport:
-        """Write the store's metadata as a snapshot into a new directory, the dataDir that a ZooKeeper server starts
-        on.
+        """Write the store's metadata as a snapshot into a new directory, the dataDir that a ZooKeeper server starts on.
 
         ``force`` accepts nodes that could not be imported. Raises AlreadyExists, Refused, MetadataCorrupt.
         """
@@ -490,10 +472,10 @@ class Transfers(Checked):
     ) -> CloneReport:
         """Write the store's cluster, or some topics, as one new standalone directory; ``dry_run`` only plans it.
 
-        ``cluster`` is its name, if the metadata has several, or ``NAME=NEW``. It only starts at the path ``boot_at``,
-        by default ``directory``, and ``bookie_id`` is that of its bookie. Returns its contents, what is ``missing`` by
-        ledger, and how to ``start`` it. Raises AlreadyExists, InvalidValue, TopicNotFound, Refused if the
-        metadata has several clusters and ``cluster`` names none, SourceChanged, StalePlan, DiskFull.
+        ``cluster`` is its name, if the metadata has several, or ``NAME=NEW``. It only starts at the path ``boot_at``, by default
+        ``directory``, and ``bookie_id`` is that of its bookie. Returns its contents, what is ``missing`` by ledger, and how to ``start``
+        it. Raises AlreadyExists, InvalidValue, TopicNotFound, Refused if the metadata has several clusters and ``cluster`` names none,
+        SourceChanged, StalePlan, DiskFull.
         """
         from pulsar_admin.store.disks.clone import CloneRequest, apply_clone, plan_clone
 
@@ -507,13 +489,12 @@ class Transfers(Checked):
         return self._exported(lambda store: plan_clone(store, request), apply_clone, dry_run, changes=False)
 
     def salvage(self, bookie: str | GivenBookie, *, collected: bool = False, dry_run: bool = False) -> SalvageReport:
-        """Rebuild the index of a stopped bookie from its logs and journals, cut a journal that prevents its start, and put aside the
-        marks of a missing journal.
+        """Rebuild the index of a stopped bookie from its logs and journals; cut a journal, or put marks aside, that prevent its start.
 
         ``bookie`` is that of ``import_cluster``, with all directories; ``collected`` includes ledgers that garbage collection took out of
         the index; ``dry_run`` only plans it. Metadata and copies of missing entries come from this store. Returns the findings by
-        directory, whether a salvage is ``needed``, and where old files are ``kept``. Raises InvalidValue, Refused (of
-        another cluster), SourceNotFound, SourceBusy, Unsupported, StalePlan, NotWritable, DiskFull.
+        directory, whether a salvage is ``needed``, and where old files are ``kept``. Raises InvalidValue, Refused (of another cluster),
+        SourceNotFound, SourceBusy, Unsupported, StalePlan, NotWritable, DiskFull.
         """
         from pulsar_admin.store.disks.salvage import apply_salvage, plan_salvage
 
@@ -525,24 +506,22 @@ class Transfers(Checked):
         )
 
     def write_bundle(self, file: Path | str, *, names: Path | str | None = None) -> bundles.BundleReport:
-        """Write metadata, index and findings into a new file, to share with others: pseudonyms for names, no
-        payloads or keys.
+        """Write metadata, index and findings into a new file, to share with others: pseudonyms for names, no payloads or keys.
 
-        ``names``, default ``file`` with ``.names.json`` appended, maps them back, and stays private; that of an
-        earlier bundle gives the same pseudonyms. ``import_bundle`` creates a store from the bundle. Returns its
-        contents, and ``findings`` by code. Raises AlreadyExists, InvalidValue, DiskFull, NotWritable, and StoreBusy
-        while another bundle is written with these names.
+        ``names``, default ``file`` with ``.names.json`` appended, maps them back, and stays private; that of an earlier bundle gives the
+        same pseudonyms. ``import_bundle`` creates a store from the bundle. Returns its contents, and ``findings`` by code. Raises
+        AlreadyExists, InvalidValue, DiskFull, NotWritable, and StoreBusy while another bundle is written with these names.
         """
         with self._session.opened() as store:
             findings, beside = diagnosing.check_store(store), None if names is None else Path(names)
             return bundles.write_bundle(store, Path(file), beside, findings, self._session.clock_ms)
 
     def export_bookies(self, bookies: Iterable[str | GivenBookie], *, dry_run: bool = False) -> BookieExportReport:
-        """Write the ledgers created here to stopped bookies, as of ``import_cluster``, with as many copies as the
-        topics' ledgers have, and the new id of a renamed bookie into the ``VERSION`` of its directories.
+        """Write the ledgers created here to stopped bookies, as of ``import_cluster``, with as many copies as the topics' ledgers have, and
+        the new id of a renamed bookie into the ``VERSION`` of its directories.
 
-        ``dry_run`` only plans it. Returns the ledgers, their bookies, the entries and cookies written; ``export_zookeeper``
-        transfers the metadata. Raises InvalidValue, Refused, NotFound, SourceNotFound, SourceBusy, StalePlan.
+        ``dry_run`` only plans it. Returns the ledgers, their bookies, the entries and cookies written; ``export_zookeeper`` transfers the
+        metadata. Raises InvalidValue, Refused, NotFound, SourceNotFound, SourceBusy, StalePlan.
         """
         from pulsar_admin.store.transfer.bookie_export import apply_bookie_export, plan_bookie_export
 
@@ -563,11 +542,11 @@ class Transfers(Checked):
     ) -> TablesReport:
         """Write the store as Parquet tables into a directory or URL, by the jobs or Spark of ``open_store``.
 
-        ``cluster`` is its name in the tables; ``only`` restricts the tables; ``messages`` adds that table, with
-        ``payload``, or with ``columns`` under the names of ``pulsar-spark``, values as bytes. ``iceberg`` commits them
-        to Iceberg tables of ``catalog``, a name or URI (default: catalog.db in the directory), replacing the cluster's
-        rows. Unreadable metadata is left out with a PartialData warning. Raises InvalidValue, Refused, StalePlan,
-        StoreBusy, SourceNotFound, SliceFailed, DiskFull, NotWritable; after an error the tables are unchanged.
+        ``cluster`` is its name in the tables; ``only`` restricts the tables; ``messages`` adds that table, with ``payload``, or with
+        ``columns`` under the names of ``pulsar-spark``, values as bytes. ``iceberg`` commits them to Iceberg tables of ``catalog``, a name
+        or URI (default: catalog.db in the directory), replacing the cluster's rows. Unreadable metadata is left out with a PartialData
+        warning. Raises InvalidValue, Refused, StalePlan, StoreBusy, SourceNotFound, SliceFailed, DiskFull, NotWritable; after an error the
+        tables are unchanged.
         """
         from pulsar_admin.store.tables.export import ExportRequest, export_tables, scanned_bytes
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
 from types import NoneType
@@ -19,7 +21,7 @@ from msgspec import UNSET, Struct, UnsetType, convert, field, to_builtins
 from msgspec.structs import FieldInfo, fields, replace
 
 from pulsar_admin.store.codec.rocksvalue import NodeStat
-from pulsar_admin.store.codec.strict_values import integer, json_object
+from pulsar_admin.store.codec.strict_values import integer, json_object, text
 from pulsar_admin.store.db import audit_log
 from pulsar_admin.store.db.entry_files import EntryFiles
 from pulsar_admin.store.db.environment import Store, Txn
@@ -35,9 +37,14 @@ from pulsar_admin.store.names import (
     MANAGED_LEDGERS,
     SCALABLE,
     SEGMENT,
+    NamespaceName,
     Position,
+    TopicName,
+    TopicSelection,
     managed_ledger_of_path,
+    parse_namespace,
     parse_position,
+    parse_topic,
     shell_word,
 )
 from pulsar_admin.store.wording import Answer, json_keys, optional_fields
@@ -347,6 +354,57 @@ def _step_text(step: audit_log.Step) -> str:
     name = step.key.decode("utf-8", "backslashreplace") if step.database == "tree" else step.key.hex()
     what = "delete" if step.after is None else "make" if step.before is None else "change"
     return f"{what} {step.database} {name} (sha256 {sha256(json.dumps(to_builtins(step)).encode()).hexdigest()})"
+
+
+def encode_argument(value: Any) -> Any:  # Any: JSON, and what it stands for
+    """Return an argument as JSON; raises ValueError if a file cannot keep it."""
+    if value is None or isinstance(value, (bool, str)):
+        return value
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, list):
+        return [encode_argument(one) for one in value]
+    if isinstance(value, Mapping):
+        return {"object": {str(key): encode_argument(one) for key, one in value.items()}}
+    for kind, to_json, _ in KINDS:
+        if isinstance(value, kind):
+            return {kind.__name__: to_json(value)}
+    raise ValueError(f"a {type(value).__name__}")
+
+
+def decode_argument(value: Any) -> Any:  # Any: as above
+    """Return the argument that ``encode`` wrote as JSON; raises ValueError and TypeError."""
+    if isinstance(value, list):
+        return [decode_argument(one) for one in value]
+    if isinstance(value, float):
+        raise ValueError("no method takes a fraction")
+    if not isinstance(value, dict):
+        return value
+    ((name, inner),) = value.items()
+    if name == "object":
+        return {key: decode_argument(one) for key, one in inner.items()}
+    (from_json,) = (from_json for kind, _, from_json in KINDS if kind.__name__ == name)
+    return from_json(inner)
+
+
+def _selection(inner: list[Any]) -> TopicSelection:  # Any: as above
+    topics, all_topics, pattern = inner
+    return TopicSelection(
+        tuple(map(parse_topic, topics)), all_topics is True, None if pattern is None else text(pattern, "pattern")
+    )
+
+
+KINDS: tuple[tuple[type, Callable[[Any], Any], Callable[[Any], Any]], ...] = (  # Any: of each kind its own
+    (tuple, lambda value: [encode_argument(one) for one in value], lambda inner: tuple(map(decode_argument, inner))),
+    (TopicName, str, parse_topic),
+    (NamespaceName, str, parse_namespace),
+    (TopicSelection, lambda value: [[*map(str, value.topics)], value.all_topics, value.pattern], _selection),
+    (Position, str, parse_position),
+    (Path, os.path.abspath, Path),
+    (datetime, datetime.isoformat, datetime.fromisoformat),
+    (timedelta, lambda value: value // timedelta(microseconds=1), lambda inner: timedelta(microseconds=inner)),
+)
+"""What JSON has no kind for: how it is written, and read back."""
 
 
 # -- undo ------------------------------------------------------------------------------------------------------------

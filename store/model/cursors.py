@@ -27,8 +27,8 @@ from pulsar_admin.store.db.tree import Node, find_node, iter_children, iter_node
 from pulsar_admin.store.model.ledgers import find_metadata, find_sums, iter_blocks_of, read_ledger
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic, check_namespace, expand_topic, iter_topics, read_topic
-from pulsar_admin.store.names import NamespaceName, Position, TopicName, decode_name, shell_word
-from pulsar_admin.store.wording import Answer, Sparse
+from pulsar_admin.store.names import NamespaceName, Position, TopicName, TopicSelection, decode_name, shell_word
+from pulsar_admin.store.wording import Answer, Sparse, listed, plural
 
 if TYPE_CHECKING:
     from pyroaring import BitMap
@@ -95,6 +95,46 @@ def iter_cursor_names(txn: Txn, topic: TopicName) -> Iterator[str]:
     """Yield the names of the topic's cursors, in clear, internal ones included."""
     for component in iter_children(txn, topic.path):
         yield decode_name(component)
+
+
+def iter_selected_cursors(
+    txn: Txn,
+    topics: Iterable[Topic],
+    selection: TopicSelection,
+    subscription: str | None,
+    read: Callable[[Topic, Iterable[str]], Iterator[Cursor]],
+    *,
+    unsubscribed: bool = False,
+) -> Iterator[tuple[Topic, Cursor]]:
+    """Yield the cursor of a subscription (None: those of all but the broker's own), as ``read`` reads it, in every topic of a selection.
+
+    A named topic must have the subscription; among all topics, or those of a pattern, topics without it are skipped, and with
+    ``unsubscribed`` among several named ones, too. Then a topic without any subscription has the cursor of nobody.
+    Raises SubscriptionNotFound, also if no topic has it.
+    """
+    required = selection.single is not None if unsubscribed else bool(selection.topics)
+    asked: list[str] = []
+    is_any = unsubscribed and subscription is None
+    for topic in topics:
+        asked.append(str(topic.name))
+        names = iter_cursor_names(txn, topic.name)
+        if subscription is None:
+            chosen = sorted(filter(is_consumed, names))
+            if unsubscribed and not chosen:
+                yield topic, cursor_of_nobody(topic)
+        else:
+            chosen = [subscription] if required or subscription in names else []
+        for cursor in read(topic, chosen):
+            is_any = True
+            yield topic, cursor
+    if is_any:
+        return
+    if subscription is None:
+        have = plural(len(asked), "has", "have")
+        raise errors.SubscriptionNotFound(f"{listed(asked, 3)} {have} no subscription", topics=asked)
+    raise errors.SubscriptionNotFound(
+        f"no topic that matches has a subscription {subscription!r}", subscription=subscription
+    )
 
 
 def subscription_names(txn: Txn, topic: TopicName) -> tuple[str, ...]:

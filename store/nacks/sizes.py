@@ -8,7 +8,7 @@ or the Roaring format gives is in docs/howto/negative-acks.md.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 import numpy as np
 from msgspec import Struct, field
@@ -20,6 +20,9 @@ from pulsar_admin.store.nacks.segments import HEADER_SIZE_BYTES, check_column, j
 from pulsar_admin.store.nacks.tracker import NegativeAcksTracker
 from pulsar_admin.store.names import LONG_MAX
 from pulsar_admin.store.wording import Answer
+
+if TYPE_CHECKING:
+    from pulsar_admin.store.nacks.holes import TopicNacks
 
 ENTRIES_PER_LEDGER = 50_000
 """Broker setting ``managedLedgerMaxEntriesPerLedger``, its default."""
@@ -223,18 +226,9 @@ def scale_size(load: NackLoad, precision_bits: int, bucket_ms: int, sample: Meas
     )
 
 
-def size_table(load: NackLoad) -> list[TrackerSizing]:
-    """Return one sizing per precision."""
-    return [size_tracker(load, bits) for bits in range(17)]
-
-
-def size_sample(
-    load: NackLoad, positions: tuple[Int64s, Int64s], times_ms: Int64s, precisions: Iterable[int] = range(17)
-) -> list[TrackerSizing]:
-    """As ``size_table``, with the bytes an entry of real positions (ledger ids, entry ids) and the times they came."""
-    ledgers, entries = positions
-    due = check_column("time", times_ms)
-    return [
-        scale_size(load, bits, 1 << check_precision_bits(bits), measure_size(ledgers, entries, due, bits))
-        for bits in precisions
-    ]
+def size_table(load: NackLoad, measured: TopicNacks | None = None) -> tuple[TrackerSizing, ...]:
+    """Return one sizing per precision, of entries in a row, or with the bytes that ``measured`` entries take."""
+    if measured is None:
+        return tuple(size_tracker(load, bits) for bits in range(17))
+    ledgers, entries, due = measured.ledger_ids, measured.entry_ids, check_column("time", measured.times_ms)
+    return tuple(scale_size(load, bits, 1 << bits, measure_size(ledgers, entries, due, bits)) for bits in range(17))

@@ -7,6 +7,7 @@ import pytest
 
 from pulsar_admin.store.errors import InvalidValue
 from pulsar_admin.store.nacks import sizes as calculator
+from pulsar_admin.store.nacks.holes import TopicNacks
 from tests.deep import deep_but_for
 
 MIB = 2**20
@@ -75,9 +76,10 @@ def test_measures_what_is_given() -> None:
 
 def test_real_positions_give_their_own_bytes() -> None:
     entries = np.arange(0, 10_000, 2)
-    rows = calculator.size_sample(calculator.NackLoad(500, 60_000), (np.ones_like(entries), entries), entries, [8])
+    nacks = TopicNacks(0, 0, None, None, 1, 0, 1.0, np.ones_like(entries), entries, entries)
+    row = calculator.size_table(calculator.NackLoad(500, 60_000), nacks)[8]
     # 128 of every 256 ids, none adjacent: an array of two bytes each
-    assert rows[0].resident_bytes / rows[0].pending_entries == pytest.approx((20 + 28 + 256) / 128, rel=0.01)
+    assert row.resident_bytes / row.pending_entries == pytest.approx((20 + 28 + 256) / 128, rel=0.01)
 
 
 @pytest.mark.parametrize(

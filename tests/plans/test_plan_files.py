@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 
-from pulsar_admin.api.plan import CLASSES, Planner, decode, encode
+from pulsar_admin.api.plan import CLASSES, Planner
+from pulsar_admin.store.changes.plan import decode_argument, encode_argument
 from pulsar_admin.store.db.audit_log import read_change
 from pulsar_admin.store.db.environment import Txn, open_store
 from pulsar_admin.store.names import EARLIEST, LATEST, parse_namespace, parse_topic, parse_topics
@@ -302,7 +303,7 @@ def test_text_says_where_the_plan_is(cli: Cli, store: Path, tmp_path: Path) -> N
     ],
 )
 def test_what_methods_are_given_is_kept_as_it_is(value: object) -> None:
-    found = decode(json.loads(json.dumps(encode(value))))
+    found = decode_argument(json.loads(json.dumps(encode_argument(value))))
     assert (found, type(found)) == (value, type(value))
 
 
