@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from importlib import import_module
 from types import ModuleType
 
@@ -14,3 +15,8 @@ class _Later(ModuleType):
 def later(name: str) -> ModuleType:
     """Return a module that is imported on first use. Type checkers see the import under ``TYPE_CHECKING`` beside it."""
     return _Later(name)
+
+
+def laters(package: str, names: str) -> Iterator[ModuleType]:
+    """Return ``later`` of each of a package's modules; ``names`` are separated by blanks."""
+    return (later(f"{package}.{name}") for name in names.split())

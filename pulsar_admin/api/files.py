@@ -11,7 +11,7 @@ from pulsar_admin import arguments
 from pulsar_admin.api.session import Session, session_of, warn_partial
 from pulsar_admin.api.transfers import given_parts
 from pulsar_admin.arguments import Time
-from pulsar_admin.later import later
+from pulsar_admin.later import later, laters
 from pulsar_admin.store.reports import log_files as logs
 
 if TYPE_CHECKING:
@@ -26,10 +26,7 @@ if TYPE_CHECKING:
     from pulsar_admin.store.sources.zookeeper import Gap, ServerFiles
 else:
     reclaiming = later("pulsar_admin.store.disks.reclaim")
-    differences = later("pulsar_admin.store.history.differences")
-    events = later("pulsar_admin.store.history.events")
-    servers = later("pulsar_admin.store.history.servers")
-    versions = later("pulsar_admin.store.history.versions")
+    differences, events, servers, versions = laters("pulsar_admin.store.history", "differences events servers versions")
     given_bookies = later("pulsar_admin.store.sources.given_bookies")
 
 

@@ -13,7 +13,7 @@ from pulsar_admin.api.plan import Plan, Planner, plan_of
 from pulsar_admin.api.session import Session, session_of
 from pulsar_admin.api.transfers import given_parts
 from pulsar_admin.arguments import LedgerId, Time
-from pulsar_admin.later import later
+from pulsar_admin.later import later, laters
 from pulsar_admin.store.errors import InvalidValue
 from pulsar_admin.store.names import LONG_MAX, parse_namespace, parse_topic
 
@@ -34,20 +34,13 @@ if TYPE_CHECKING:
     from pulsar_admin.store.scan import length_chains
     from pulsar_admin.store.sources.given_bookies import GivenBookie
 else:
-    ledger_metadata = later("pulsar_admin.store.changes.ledger_metadata")
-    ledger_references = later("pulsar_admin.store.changes.ledger_references")
+    ledger_metadata, ledger_references = laters("pulsar_admin.store.changes", "ledger_metadata ledger_references")
     orphans = later("pulsar_admin.store.facts.orphans")
     differences = later("pulsar_admin.store.history.differences")
-    evidence = later("pulsar_admin.store.recovery.evidence")
-    from_ledgers = later("pulsar_admin.store.recovery.from_ledgers")
-    missing_topics = later("pulsar_admin.store.recovery.missing_topics")
-    lost_ledgers = later("pulsar_admin.store.recovery.ledgers")
-    preflights = later("pulsar_admin.store.recovery.preflight")
-    recovering = later("pulsar_admin.store.recovery.recover")
+    evidence, from_ledgers, lost_ledgers = laters("pulsar_admin.store.recovery", "evidence from_ledgers ledgers")
+    missing_topics, preflights, recovering = laters("pulsar_admin.store.recovery", "missing_topics preflight recover")
     restoring = later("pulsar_admin.store.recovery.restore")
-    ledger_facts = later("pulsar_admin.store.reports.ledger_facts")
-    ledger_reports = later("pulsar_admin.store.reports.ledgers")
-    verifying = later("pulsar_admin.store.reports.verify")
+    ledger_facts, ledger_reports, verifying = laters("pulsar_admin.store.reports", "ledger_facts ledgers verify")
     length_chains = later("pulsar_admin.store.scan.length_chains")
 
 

@@ -10,7 +10,7 @@ from pulsar_admin import arguments
 from pulsar_admin.api.plan import Plan, Planner, plan_of
 from pulsar_admin.api.session import Session
 from pulsar_admin.api.topics import PolicyPlans
-from pulsar_admin.later import later
+from pulsar_admin.later import later, laters
 from pulsar_admin.store.codec.java import hash_order
 from pulsar_admin.store.errors import InvalidValue
 from pulsar_admin.store.model import resources
@@ -32,11 +32,8 @@ if TYPE_CHECKING:
     from pulsar_admin.store.model.topics import Topic
     from pulsar_admin.store.policies import values as policy_values
 else:
-    bookie_changes = later("pulsar_admin.store.changes.bookies")
-    cursor_changes = later("pulsar_admin.store.changes.cursors")
-    deleting = later("pulsar_admin.store.changes.deleting")
-    policy_changes = later("pulsar_admin.store.changes.policies")
-    changes = later("pulsar_admin.store.changes.resources")
+    bookie_changes, cursor_changes, deleting = laters("pulsar_admin.store.changes", "bookies cursors deleting")
+    policy_changes, changes = laters("pulsar_admin.store.changes", "policies resources")
     subscription_changes = later("pulsar_admin.store.changes.subscriptions")
     delayed_rules = later("pulsar_admin.store.db.delayed_rules")
     build = later("pulsar_admin.store.delayed.build")

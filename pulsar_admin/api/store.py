@@ -23,7 +23,7 @@ from pulsar_admin.api.transfers import Transfers
 from pulsar_admin.arguments import Clock, Count, Duration, JavaInt, LedgerId, Rate, Time
 from pulsar_admin.broken import incomplete_text
 from pulsar_admin.jsonify import stored_json
-from pulsar_admin.later import later
+from pulsar_admin.later import later, laters
 from pulsar_admin.store.db.audit_log import change_numbers, read_change, read_undoings
 from pulsar_admin.store.db.environment import open_store as open_store_file
 from pulsar_admin.store.db.files import catalogued_bytes
@@ -83,33 +83,19 @@ if TYPE_CHECKING:
     from pulsar_admin.store.transfer import refresh as refreshing
 else:
     change_reports = later("pulsar_admin.changes")
-    cursor_api = later("pulsar_admin.api.cursors")
-    pending = later("pulsar_admin.api.pending")
-    deleting = later("pulsar_admin.store.changes.deleting")
-    resets = later("pulsar_admin.store.changes.resets")
-    store_plans = later("pulsar_admin.store.changes.plan")
-    resource_changes = later("pulsar_admin.store.changes.resources")
-    scalable_changes = later("pulsar_admin.store.changes.scalable")
+    cursor_api, pending = laters("pulsar_admin.api", "cursors pending")
+    deleting, store_plans, resets = laters("pulsar_admin.store.changes", "deleting plan resets")
+    resource_changes, scalable_changes = laters("pulsar_admin.store.changes", "resources scalable")
     topic_changes = later("pulsar_admin.store.changes.topics")
-    encryption = later("pulsar_admin.store.codec.encryption")
-    chains = later("pulsar_admin.store.codec.interceptors")
-    diagnosing = later("pulsar_admin.store.doctor.diagnosing")
-    overviews = later("pulsar_admin.store.doctor.overview")
-    comparing = later("pulsar_admin.store.doctor.since")
+    encryption, chains = laters("pulsar_admin.store.codec", "encryption interceptors")
+    diagnosing, overviews, comparing = laters("pulsar_admin.store.doctor", "diagnosing overview since")
     byte_reasons = later("pulsar_admin.store.doctor.why_bytes")
-    copying = later("pulsar_admin.store.dump.copying")
-    loading = later("pulsar_admin.store.dump.load")
-    dumps = later("pulsar_admin.store.dump.source")
-    orphan_facts = later("pulsar_admin.store.facts.orphans")
-    vanished = later("pulsar_admin.store.facts.vanished")
+    copying, loading, dumps = laters("pulsar_admin.store.dump", "copying load source")
+    orphan_facts, vanished = laters("pulsar_admin.store.facts", "orphans vanished")
     coverage = later("pulsar_admin.store.model.coverage")
-    ledger_reports = later("pulsar_admin.store.reports.ledgers")
-    metric_reports = later("pulsar_admin.store.reports.overview")
-    scalable_reports = later("pulsar_admin.store.reports.scalable")
-    summaries = later("pulsar_admin.store.reports.summary")
-    usages = later("pulsar_admin.store.reports.usage")
-    cataloguing = later("pulsar_admin.store.transfer.cataloguing")
-    refreshing = later("pulsar_admin.store.transfer.refresh")
+    ledger_reports, metric_reports, scalable_reports = laters("pulsar_admin.store.reports", "ledgers overview scalable")
+    summaries, usages = laters("pulsar_admin.store.reports", "summary usage")
+    cataloguing, refreshing = laters("pulsar_admin.store.transfer", "cataloguing refresh")
 
 
 @arguments.checked
