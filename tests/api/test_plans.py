@@ -73,6 +73,7 @@ namespaces remove-message-ttl acme/delayed | delayed.set_message_ttl(None)
 namespaces remove-delayed-delivery acme/delayed | delayed.remove_delayed_delivery()
 namespaces create shop/orders -b 8 | store.create_namespace("shop/orders", bundles=8)
 namespaces unsubscribe public/default -s reset-me | default.unsubscribe("reset-me")
+namespaces clear-backlog acme/delayed | delayed.clear_backlog()
 namespaces clear-backlog public/default -b {HALF} | default.clear_backlog(bundle=HALF)
 topics create shop/orders/new | store.create_topic("shop/orders/new")
 topics update-properties plain -p owner=billing -p tier=1 | plain.set_properties({"owner": "billing", "tier": "1"})
@@ -87,6 +88,7 @@ topics skip plain -s half -n 7 | half.skip(7)
 topics expire plain -s half -t 1h | half.expire(before="1h")
 topics create-subscription acme/orders/parts -s audit -m earliest -p owner=ops
     | parts.create_subscription("audit", start="earliest", properties={"owner": "ops"})
+topics create-subscription acme/iot/skewed -s last | store.cursors("last", "acme/iot/skewed").create()
 topics create-subscription acme/iot/skewed plain -s audit -m earliest
     | store.cursors("audit", "acme/iot/skewed", "plain").create(start="earliest")
 topics reset-cursor --pattern acme/iot/* -s reset-me -m latest
@@ -109,6 +111,10 @@ namespaces get-topic-positions acme/orders --bundle {ALL} | store.namespace("acm
 namespaces get-topic-positions acme/orders --bundle {ALL} --topic-list acme/orders/parts
     | store.namespace("acme/orders").topic_hashes(ALL, ["acme/orders/parts"])
 namespaces get-properties acme/iot | iot.properties()
+namespaces topics acme/orders | store.namespace("acme/orders").topics()
+topics list-partitioned-topics acme/orders | store.namespace("acme/orders").partitioned_topics()
+resource-quotas get | store.bundle_quota()
+transactions coordinator-stats | store.transactions().stats()
 namespaces permissions acme/iot | iot.permissions()
 namespaces subscription-permission acme/iot | iot.subscription_permissions()
 namespaces get-allowed-clusters acme/iot | iot.allowed_clusters()

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+import pulsar_admin as pa
+from pulsar_admin.jsonify import to_json
 from pulsar_admin.store.changes.plan import ChangeKind, WritingPlan
 from pulsar_admin.store.codec.cursor import CursorInfo, CursorState
 from pulsar_admin.store.db.environment import open_store
@@ -19,6 +21,7 @@ from pulsar_admin.store.recovery.ack_history import read_cursor_history
 from pulsar_admin.store.recovery.deleted_nodes import PastCursor, read_past
 from pulsar_admin.store.recovery.restore import Restoring, Undelete, keep_of, read_topic_at
 from pulsar_admin.store.transfer.imports import ImportOptions
+from tests.api.test_plans import shown_of
 from tests.conftest import Cli
 from tests.deep import deep_but_for
 from tests.recovery.written import entries_of, writes_of
@@ -88,6 +91,21 @@ def test_without_topics_what_is_gone_is_listed(cli: Cli, tmp_path: Path) -> None
     assert again[f"persistent://{DOOMED}"]["here"] == 0  # they are of another topic now
     for words in (["--in-place"], ["--plan", tmp_path / "plan.json"], ["--to", "public/default/x"]):
         assert cli("--store", store, "topics", "undelete", *words).exit_code == 2
+
+
+def test_python_without_options_does_what_the_command_line_does(cli: Cli, tmp_path: Path) -> None:
+    path = copied(CLUSTER, "crashed", tmp_path)
+    for line, call in (
+        (f"topics undelete {DOOMED} --dry-run", lambda store: store.undelete(DOOMED)),
+        (f"topics undelete {TRIMMED} --dry-run", lambda store: store.undelete(TRIMMED)),
+        ("ledgers restore --deleted --dry-run", lambda store: store.undelete_ledgers()),
+        ("topics undelete", lambda store: store.deleted_topics()),
+        ("store preflight", lambda store: store.preflight()),
+    ):
+        with pa.open_store(path, now=NOW_MS) as store:
+            found = call(store)
+            said = shown_of(found) if isinstance(found, pa.Plan) else to_json(found)
+        assert said == cli("--store", path, "--now", f"@{NOW_MS}", *line.split(), "-o", "json").json, line
 
 
 def test_in_place_it_is_what_it_was(cli: Cli, tmp_path: Path) -> None:
