@@ -13,9 +13,10 @@ from itertools import chain, combinations, product
 from operator import attrgetter
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 from zlib import adler32, compress
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -63,7 +64,7 @@ from pulsar_admin.store.codec.schema import (
 from pulsar_admin.store.codec.transactions import COMMITTED, TxnId
 from pulsar_admin.store.compaction.keys import survey
 from pulsar_admin.store.db.bookies import iter_imported_bookies
-from pulsar_admin.store.db.entry_files import EntryFiles
+from pulsar_admin.store.db.entry_files import EntryFiles, FileState
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.db.nacks import BUCKET, ID_SIZE_BYTES, _sealed
 from pulsar_admin.store.db.tree import tree_key
@@ -77,6 +78,7 @@ from pulsar_admin.store.engine.operation import FailedSlice
 from pulsar_admin.store.engine.slices import FileRange
 from pulsar_admin.store.errors import (
     Corrupt,
+    DiskFull,
     EntryCorrupt,
     EntryLogCorrupt,
     EntryNotFound,
@@ -118,7 +120,7 @@ from pulsar_admin.store.policies.rules import TOPIC_POLICIES
 from pulsar_admin.store.proto.pulsar_api_pb2 import MessageIdData
 from pulsar_admin.store.recovery import restore
 from pulsar_admin.store.recovery.ack_history import TimeBound
-from pulsar_admin.store.recovery.evidence import COMPACTED
+from pulsar_admin.store.recovery.evidence import COMPACTED, CURSOR
 from pulsar_admin.store.recovery.journal_times import WriteTime
 from pulsar_admin.store.recovery.metadata_index import LedgerNames
 from pulsar_admin.store.recovery.rolling import COMPACTED_LEDGER, FollowedCursor
@@ -143,6 +145,24 @@ from tests.synthetic import CREATED_MS, Made, MadeCompacted, MadeTopic, ledger_n
 DAY, LONG = 86_400_000, 2**63 - 1
 A_TOPIC, PLAIN = parse_topic("a/b/c"), "/managed-ledgers/a/b/persistent/c"
 N = SimpleNamespace
+
+
+class _Unreadable:
+    """In the place of a transaction or reader: whatever is asked of it is damaged."""
+
+    memo: ClassVar[dict[object, object]] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("txn", "store"):
+            return self
+
+        def asked(*of: object, **more: object) -> None:
+            raise EntryCorrupt("it is damaged") if name == "read" else MetadataCorrupt("it is damaged")
+
+        return asked
+
+
+UNREADABLE = _Unreadable()
 SMALL = N(entries=0, live_bytes=1, live_ledgers=1)
 COMPACTING = CursorState(EARLIEST, properties={COMPACTED_LEDGER: 9})
 BAD = N(bad={0: [N(offset=10, length_bytes=5, ledger_id=0), N(offset=20, length_bytes=7, ledger_id=-1)]})
@@ -935,6 +955,29 @@ BOUNDS: dict[str, list[tuple[Any, object]]] = {
     "store.recovery.rolling:newest_compaction": [((N(ids=[1]), [N(last=CursorState(EARLIEST), ledger_id=5),
         N(last=COMPACTING, ledger_id=6)], {9: N(kind=COMPACTED, is_whole=True, points={1: 0}, ledger_id=9)}),
         FollowedCursor(COMPACTING, (6,), 9))],
+    "store.changes.policies:_topic_warnings": [
+        ((UNREADABLE, A_TOPIC.namespace), ("whether topics have a TTL or quota of their own is unknown: it is damaged",))],
+    "store.db.entry_files:path_state": [
+        ((None, Path("/nowhere")), FileState.MISSING), ((None, Path("/")), FileState.UNREADABLE)],
+    "store.engine.workers:_version": [(("no-such-package",), "*")],
+    "store.sources.bookies:size_of": [((Path("/nowhere"),), 0)],
+    "store.sources.layout:_directories": [((Path("/nowhere"), 1), [])],
+    "store.tables.sql:_raise": [((duckdb.OutOfMemoryException("x"),), LimitExceeded), ((duckdb.IOException("x"),), DiskFull),
+        ((duckdb.PermissionException("x"),), Refused), ((duckdb.InternalException("x"),), Unsupported)],
+    "store.delayed.expiry_plans:_policy_delays": [((UNREADABLE, A_TOPIC), True)],
+    "store.delayed.expiry_plans:find_evicting_quotas": [({"txn": UNREADABLE, "topic": A_TOPIC, "assumed": False}, [])],
+    "store.facts.starts:_stop": [((Path("/nowhere"), 0, {}), (0, "[Errno 2] No such file or directory: '/nowhere'"))],
+    "store.model.coverage:is_final": [((UNREADABLE, 7), False)],
+    "store.model.coverage:_may_lack_entries": [((UNREADABLE, 7), True)],
+    "store.policies.in_force:may_delay": [((UNREADABLE, A_TOPIC), True)],
+    "store.recovery.chains:_NamesSaid.say": [((None, None, "a//b", ""), None)],
+    "store.recovery.chains:_read_own": [((N(key="a/b/c", null_value=False, payload=b"\xff"), b"x"), ("", None))],
+    "store.recovery.from_bookies:_read_cursor": [
+        ((N(txn=UNREADABLE, read=UNREADABLE.read), N(kind=CURSOR, ledger_id=7)), None)],
+    "store.recovery.ledgers:_key": [((UNREADABLE, 7, 0), None)],
+    "store.recovery.rolling:_is_told_of": [((UNREADABLE, A_TOPIC), False)],
+    "store.search.by_index:_is_sound": [((UNREADABLE, Position(7, 0)), False)],
+    "store.transfer.bundle:_has_ledger": [((N(value=b"\xff", path="p"),), False)],
     "store.codec.claims:claimed_topic": [(({TOPIC_KEY: b"\xff"},), None), (({SCHEMA_KEY: b"x"},), None)],
     "store.codec.compression:fills": [((ZLIB, b"xx", memoryview(bytearray(3))), False)],
     "store.codec.cursor:rename_properties": [((b"\xff", str), None)],
