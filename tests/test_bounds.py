@@ -24,6 +24,7 @@ from msgspec.structs import replace
 from pyarrow import fs
 from pyroaring import BitMap64
 
+from pulsar_admin.commands.store.check import CheckRow
 from pulsar_admin.page.charts import Box
 from pulsar_admin.store.changes.subscriptions import own_ledgers
 from pulsar_admin.store.changes.topics import plan_topic
@@ -213,6 +214,8 @@ BOUNDS: dict[str, list[tuple[Any, object]]] = {
     "commands.overview:_part": [((1, 100), "1 %"), ((1, 101), "<1 %"), ((0, 5), "0 %")],
     "commands.overview:_cut": [(("abc", 3), "abc"), (("abcd", 3), "ab…")],
     "commands.overview:_cell": [(("abc", 3, True), "abc"), (("  abcd", 5, True), "  …cd")],
+    "commands.store.check:_screen": [((iter([CheckRow(severity="summary", code="", where="w", message="m"),
+        CheckRow(severity="problem", code="c", where="w", message="m")]), 80), ["w: m\n", "problem c\n  w: m\n", "\n"])],
     "commands.topics.clocks:_labels": [(([0, DAY], DAY), ["1970-01-01", "1970-01-02"]),
         (([0, 61_000], 1000), ["00:00:00", "00:01:01"]), (([0, DAY], 60_000), ["01-01 00:00", "01-02 00:00"]),
         (([0, 365 * DAY], 1), ["1970-01-01 00:00:00.000", "1971-01-01 00:00:00.000"])],

@@ -76,5 +76,9 @@ def test_a_topic_that_a_change_of_the_store_deleted_names_the_change_until_it_is
     listed = cli(*store, "undo").ends(2)
     assert "topics delete" in listed.stdout
     assert listed.stderr.rstrip().endswith("store undo 1 --dry-run")
+    # A change since that was undone hides the one before it no more than another one does.
+    assert cli(*store, "topics", "skip", "public/default/plain", "-s", "half", "-n", "1").exit_code == 0
+    assert cli(*store, "store", "undo", "2").exit_code == 0
+    cli(*store, "topics", "stats", "public/default/batched").ends(5, "change 1 of this store deleted it at 20")
     assert cli(*store, "undo", "1").exit_code == 0
     assert cli(*store, "topics", "stats", "public/default/batched").exit_code == 0

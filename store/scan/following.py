@@ -813,7 +813,7 @@ _MAP_ROW_BYTES, _MAP_HEAD_BYTES, _MAP_LEDGERS = 16, 24, 10_000
 _MAP_MAX_LEDGERS = 1 << 24
 
 
-def list_files(paths: Sequence[str], *, recursive: bool = False) -> list[FoundFile]:
+def list_files(paths: Sequence[str], *, recursive: bool) -> list[FoundFile]:
     """Return the logs and journals at these paths that are not empty; raises SourceNotFound if not even a folder exists."""
     sizes: dict[str, int] = {}
     for one in paths:

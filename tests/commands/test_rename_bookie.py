@@ -128,5 +128,8 @@ def test_undo_and_what_is_refused(cli: Cli, tmp_path: Path) -> None:
 
 def test_a_ledger_that_may_name_it_stops_it(cli: Cli, tmp_path: Path, damages_stores: None) -> None:
     store = copied(CLUSTER, "crashed", tmp_path)
-    put_node(store, "/ledgers/00/0000/L0008", b"\xff\xff")
-    assert cli("--store", store, "-o", "json", "bookies", "rename", OLD, NEW).error["code"] == "refused"
+    for name in ("L0008", "L0010"):
+        put_node(store, f"/ledgers/00/0000/{name}", b"\xff\xff")
+    cli("--store", store, "-o", "json", "bookies", "rename", OLD, NEW).fails(
+        3, "refused", "2 ledgers (8 and 10) cannot be read"
+    )
