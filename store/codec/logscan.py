@@ -212,8 +212,9 @@ def _explain(data: Bytes, pos: int, limit: int, proofs: Proofs) -> tuple[Gap | T
     return Gap(pos, stop - pos, GapReason.UNREADABLE), stop
 
 
-def find_good(data: Bytes, start: int, stop: int, proofs: Proofs, limit: int) -> int | None:
+def find_good(data: Bytes, start: int, stop: int, proofs: Proofs, limit: int | None = None) -> int | None:
     """Return the first position from ``start`` to ``stop`` of a good record, or None; no record goes beyond ``limit``."""
+    limit = len(data) if limit is None else limit
     # By chance, where one that its digest proves begins inside it: sizes stay plausible when shifted.
     followed: Record | None = None
     for pos in iter_candidates(data, start, limit, proofs):
