@@ -40,12 +40,7 @@ def list_packages(app: App, namespace: NamespaceName, type_: str) -> Shown:
     return Lines(found)
 
 
-@mirrored(
-    "packages list-versions",
-    elsewhere=[_PACKAGE],
-    output="Versions, one a line.",
-    errors=[errors.InvalidValue],
-)
+@mirrored("packages list-versions", elsewhere=[_PACKAGE], output="Versions, one a line.", errors=[errors.InvalidValue])
 def list_versions(app: App, package_name: str) -> Shown:
     """List the versions of a package."""
     from pulsar_admin.store.model.packages import package_versions, parse_package

@@ -71,12 +71,7 @@ def create_partitioned(app: App, topic: TopicName, partitions: int, metadata: tu
     app.change(app.api.create_topic(str(topic), partitions=partitions, properties=parse_pairs(metadata)))
 
 
-@mirrored(
-    "topics create-missed-partitions",
-    "acme/orders/parts",
-    changes=True,
-    errors=[TopicNotFound, StalePlan],
-)
+@mirrored("topics create-missed-partitions", "acme/orders/parts", changes=True, errors=[TopicNotFound, StalePlan])
 def create_missed(app: App, topic: TopicName) -> None:
     """Create the missing partitions of a partitioned topic."""
     app.change(app.topic(topic).create_missed_partitions())

@@ -57,15 +57,7 @@ from pulsar_admin.store.model.cursors import Extent
 from pulsar_admin.store.model.reader import EntryReader, open_reader
 from pulsar_admin.store.model.schemas import find_locator, find_schema
 from pulsar_admin.store.model.topics import expand_topic, partition_count, read_topic
-from pulsar_admin.store.names import (
-    EVENTS,
-    NamespaceName,
-    Position,
-    TopicName,
-    TopicSelection,
-    encode_name,
-    java_hash,
-)
+from pulsar_admin.store.names import EVENTS, NamespaceName, Position, TopicName, TopicSelection, encode_name, java_hash
 from pulsar_admin.store.policies.events import find_policy_events
 from pulsar_admin.store.policies.in_force import find_delivery, find_message_ttl, find_quotas, iter_stored
 from pulsar_admin.store.policies.rules import Scope

@@ -238,11 +238,7 @@ def _from_message(
     ledgers = [_ledger(info, where) for info in message.ledgerInfo]
     if not as_stored:
         ledgers = sorted({ledger.ledger_id: ledger for ledger in ledgers}.values(), key=attrgetter("ledger_id"))
-    return ManagedLedger(
-        tuple(ledgers),
-        terminated,
-        properties_of(message.properties, where, MetadataCorrupt),
-    )
+    return ManagedLedger(tuple(ledgers), terminated, properties_of(message.properties, where, MetadataCorrupt))
 
 
 def _ledger(info: managed_ledger_pb2.LedgerInfo, where: str) -> LedgerInfo:

@@ -20,13 +20,7 @@ CHECKED_NODES = 200_000
 
 
 def read_checked_overview(
-    store: Store,
-    now: Now,
-    top: int,
-    *,
-    check: bool | None,
-    advance: Callable[[int], None],
-    processes: int,
+    store: Store, now: Now, top: int, *, check: bool | None, advance: Callable[[int], None], processes: int
 ) -> overview.Overview:
     """Return the overview of a store at ``now`` with ``top`` rows a list. ``check``: whether to check it; None: where it has few nodes.
 

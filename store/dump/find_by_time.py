@@ -119,12 +119,7 @@ class FoundEntry(Answer, frozen=True):
 
 
 def find_entry(
-    reader: EntryReader,
-    topic: Topic,
-    question: TimeQuestion,
-    *,
-    explain: bool,
-    progress: OpenProgress = no_progress,
+    reader: EntryReader, topic: Topic, question: TimeQuestion, *, explain: bool, progress: OpenProgress = no_progress
 ) -> FoundEntry:
     """Return the answer to a question in a topic, with ``explain`` its proof; the first two rules are exact on clocks that run backwards.
 

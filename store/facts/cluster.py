@@ -38,11 +38,7 @@ from pulsar_admin.store.facts.topics import ReadBudget, TopicFacts, read_headers
 from pulsar_admin.store.facts.unclosed import Unclosed
 from pulsar_admin.store.facts.under_replication import iter_marks
 from pulsar_admin.store.facts.unlisted import HeldLedgers, Unlisted, UnlistedLedgers, held_ledgers
-from pulsar_admin.store.facts.vanished import (
-    find_bare_namespaces,
-    find_vanished,
-    kept_ledgers,
-)
+from pulsar_admin.store.facts.vanished import find_bare_namespaces, find_vanished, kept_ledgers
 from pulsar_admin.store.history.servers import find_servers
 from pulsar_admin.store.model.coverage import find_unknown_bookies, read_disks, read_held
 from pulsar_admin.store.model.ledgers import iter_ledger_ids

@@ -27,13 +27,7 @@ from pulsar_admin.store.model.topics import (
     read_partitioned,
     read_topic,
 )
-from pulsar_admin.store.model.transactions import (
-    ASSIGN,
-    OpenTransaction,
-    coordinator_ids,
-    log_topic,
-    read_coordinator,
-)
+from pulsar_admin.store.model.transactions import ASSIGN, OpenTransaction, coordinator_ids, log_topic, read_coordinator
 from pulsar_admin.store.names import SEGMENT, Position, TopicName, pending_ack_names
 
 _POLICIES = "/admin/policies"

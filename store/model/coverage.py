@@ -1085,10 +1085,7 @@ def _find_all_whole(txn: Txn, lone: LoneLedgers) -> WholeLedgers:
 
 
 def _add_recognized(
-    whole: WholeLedgers,
-    some: LoneLedgers,
-    rows: Sequence[bytes],
-    find: Callable[[int, LoneLedger], WholeLedger | None],
+    whole: WholeLedgers, some: LoneLedgers, rows: Sequence[bytes], find: Callable[[int, LoneLedger], WholeLedger | None]
 ) -> None:
     """Add those of ``some`` to ``whole`` that are, with time ``rows``; ``find`` tells of the unusual ones."""
     import numpy as np

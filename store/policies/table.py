@@ -61,9 +61,7 @@ class Policy(Struct, frozen=True):
                 else f"JSON such as {_example(like)!r}"
             )
             raise InvalidValue(
-                f"{self.name}: {value!r} is not what upstream stores",
-                hint=f"give {example}",
-                value=value,
+                f"{self.name}: {value!r} is not what upstream stores", hint=f"give {example}", value=value
             )
 
     def shown(self, value: Any) -> Any:

@@ -19,13 +19,7 @@ from pulsar_admin.store.model.ledgers import find_times, iter_indexed_ids
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import iter_topics, read_topic
 from pulsar_admin.store.names import TopicName, topic_of_path
-from pulsar_admin.store.recovery.chains import (
-    Chains,
-    GroupName,
-    find_chains,
-    find_names,
-    name_of,
-)
+from pulsar_admin.store.recovery.chains import Chains, GroupName, find_chains, find_names, name_of
 from pulsar_admin.store.recovery.closing import close_ledger
 from pulsar_admin.store.recovery.deleted_nodes import Fate, Keep, Listing, Past, find_deletion, read_own_past
 from pulsar_admin.store.recovery.evidence import read_evidence

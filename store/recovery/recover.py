@@ -98,12 +98,7 @@ def _read_condition(txn: Txn, survey: LedgerSurvey) -> MetadataCondition:
 
 
 def plan_recovery(
-    sources: Sources,
-    level: str | None,
-    names: Path | None,
-    accepted: Collection[str] = (),
-    *,
-    probable: bool,
+    sources: Sources, level: str | None, names: Path | None, accepted: Collection[str] = (), *, probable: bool
 ) -> Plan:
     """Plan the recovery at a level, by default the one that the store's condition calls for; raises Refused,
     Unsupported, MetadataCorrupt.

@@ -30,13 +30,7 @@ from pulsar_admin.store.model.cursors import (
 )
 from pulsar_admin.store.model.entry_times import read_entry_time
 from pulsar_admin.store.model.reader import EntryReader
-from pulsar_admin.store.model.topics import (
-    Topic,
-    check_partitioned,
-    existing_partitions,
-    read_partitioned,
-    read_topic,
-)
+from pulsar_admin.store.model.topics import Topic, check_partitioned, existing_partitions, read_partitioned, read_topic
 from pulsar_admin.store.names import Position, TopicName, in_hash_order
 from pulsar_admin.store.policies.in_force import QuotaInForce, find_quotas
 from pulsar_admin.store.reports.internal_stats import iter_cursors

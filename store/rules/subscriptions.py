@@ -693,11 +693,7 @@ CURSOR_AHEAD: Rule[SubscriptionFacts] = Rule(
 
 
 def _row(
-    code: str,
-    severity: Severity,
-    title: str,
-    holds: Callable[[SubscriptionFacts], Iterator[Evidence]],
-    mend: str = "",
+    code: str, severity: Severity, title: str, holds: Callable[[SubscriptionFacts], Iterator[Evidence]], mend: str = ""
 ) -> Rule[SubscriptionFacts]:
     """Return a row that ``topics why`` alone tells."""
     return Rule(code, severity, title, mend=mend, holds=holds)

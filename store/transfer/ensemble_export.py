@@ -167,9 +167,7 @@ def _value(node: Node | None) -> bytes | None:
 
 def _moved(session: ensemble.Session, path: str, what: str) -> StalePlan:
     return StalePlan(
-        f"{session.address}: {path} is no longer as imported: {what}; nothing was written",
-        hint=_HINT_MOVED,
-        path=path,
+        f"{session.address}: {path} is no longer as imported: {what}; nothing was written", hint=_HINT_MOVED, path=path
     )
 
 
