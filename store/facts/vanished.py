@@ -257,6 +257,7 @@ def find_place_in_list(txn: Txn, ledger_id: int) -> tuple[Topic, LedgerInfo]:
     return topic, LedgerInfo(ledger_id, metadata.last_entry_id + 1, metadata.length, max(node.stat.modified_ms, 1))
 
 
+@once
 def is_listable(txn: Txn, ledger_id: int) -> bool:
     """Whether ``ledgers restore`` puts a ledger of ``Vanished.off_list`` back into its topic's list."""
     try:
