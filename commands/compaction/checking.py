@@ -14,7 +14,7 @@ from pulsar_admin.jsonify import partition_json, to_json
 from pulsar_admin.options import TopicSelection, choice_option, command, topics_argument
 from pulsar_admin.store.compaction.forms import RULE_4_0, RULE_4_2, CompactionFinding
 from pulsar_admin.store.errors import EntryCorrupt, MetadataCorrupt, NothingMatches, TopicNotFound
-from pulsar_admin.store.model.topics import topics_bytes
+from pulsar_admin.store.model.topics import scan_bytes
 from pulsar_admin.store.names import TopicName, shell_word
 from pulsar_admin.store.wording import counted
 from pulsar_admin.visible import clean_text
@@ -51,7 +51,7 @@ def verify(app: App, selection: TopicSelection) -> Result:
     """
     with app.session.reader() as reader:
         names = selected(app, reader.txn, selection)
-        with app.bulk(topics_bytes(reader.txn, names)) as engine, app.session.asked_of(reader.scanning_on(engine)):
+        with app.bulk(scan_bytes(reader.txn, names)) as engine, app.session.asked_of(reader.scanning_on(engine)):
             rows = list(app.each(names, lambda name: _verify(app, name)))
     app.problems(sum(row["problems"] for row in rows))
     return one_or_rows(rows, _COLUMNS, one=_COLUMNS, plain=_render, alone=len(names) == 1)

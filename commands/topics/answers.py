@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pulsar_admin.columns import Column
@@ -85,24 +85,6 @@ def _found(app: App, selection: TopicSelection, find: Callable[[TopicName], Foun
             if selection.single is not None:
                 raise
             app.fail(error)
-
-
-_HEADER_BYTES = 36
-"""Of an entry: ids, last confirmed entry, length, and the CRC-32C that brokers use by default."""
-
-
-def size_of(reader: EntryReader, names: Sequence[TopicName]) -> int:
-    """Return how many bytes the entries of topics have with their headers, as the metadata says: what a scan reads at most."""
-    total = 0
-    for name in names:
-        with suppress(StoreError):  # reading the topic reports it
-            sizes = topics.find_plain_size(reader.txn, name)
-            if sizes is None:
-                topic = topics.read_topic(reader.txn, name)
-                sizes = topic.number_of_entries, topic.total_size_bytes
-            entries, payload_bytes = sizes
-            total += payload_bytes + _HEADER_BYTES * entries
-    return total
 
 
 def answer(

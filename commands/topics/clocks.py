@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from pulsar_admin.columns import Column, time_text, zone_name
-from pulsar_admin.commands.topics.answers import selected, size_of
+from pulsar_admin.commands.topics.answers import selected
 from pulsar_admin.context import App, Result
 from pulsar_admin.jsonify import to_json
 from pulsar_admin.options import DURATION, TIME, TopicSelection, command, picture_option, require_plot, topics_argument
 from pulsar_admin.store.db.clocks import check_clock
 from pulsar_admin.store.errors import AlreadyExists, InvalidValue, LimitExceeded, MissingComponent, TopicNotFound
+from pulsar_admin.store.model.topics import scan_bytes
 from pulsar_admin.store.names import TopicName
 from pulsar_admin.store.timespec import format_duration_ms
 from pulsar_admin.store.wording import counted
@@ -77,7 +78,7 @@ def skew(app: App, selection: TopicSelection, tolerance_ms: int) -> Result:
     tolerance = timedelta(milliseconds=tolerance_ms)
     with app.session.reader() as reader:
         topics = selected(app, reader.txn, selection)
-        with app.scan(reader, size_of(reader, topics), "skew"):
+        with app.scan(reader, scan_bytes(reader.txn, topics), "skew"):
             skews = list(skews_of(app.session, topics, tolerance, clock))
     return Result(
         skews[0] if len(topics) == 1 else skews,
@@ -127,7 +128,7 @@ def timeline(
         usual = _usual(app, topics, start_ms, end_ms)
         bucket_ms = bucket_ms or choose_bucket_ms(*(usual or (0, 0)))
         wanted = TimelineOptions(bucket_ms, check_clock(app.settings.clock), start_ms, end_ms)
-        with app.scan(reader, size_of(reader, topics), "timeline"):
+        with app.scan(reader, scan_bytes(reader.txn, topics), "timeline"):
             timelines = list(timelines_of(app.session, topics, wanted))
     charts = _charts(timelines, usual)
     for path in (png, svg):

@@ -11,12 +11,13 @@ from msgspec.structs import astuple, replace
 
 from pulsar_admin.api.topics import find_by_time as find_entry
 from pulsar_admin.columns import Column, time_text
-from pulsar_admin.commands.topics.answers import bulk_on, one_or_rows, selected, size_of
+from pulsar_admin.commands.topics.answers import bulk_on, one_or_rows, selected
 from pulsar_admin.commands.topics.broker import BROKER_VERSION
 from pulsar_admin.context import FEW_MESSAGES, App, Result
 from pulsar_admin.options import TIME_POINT, TopicSelection, choice_option, command, flag, topics_argument
 from pulsar_admin.store.dump.find_by_time import BEFORE, BROKER, EVENT, FIRST, FindRule, FoundEntry, TimeQuestion
 from pulsar_admin.store.errors import NothingMatches, TopicNotFound
+from pulsar_admin.store.model.topics import scan_bytes
 from pulsar_admin.store.names import MessagePosition, TopicName
 from pulsar_admin.store.search.broker_setup import BrokerSetup, BrokerVersion
 from pulsar_admin.store.wording import counted, plural
@@ -98,7 +99,7 @@ def _engine(app: App, reader: EntryReader, topics: Sequence[TopicName], *, by_br
     """Give ``reader`` the engine: event times are in no index, all others are, unless ledgers are not. ``by_broker``: by its clock
     alone."""
     if app.settings.clock == EVENT and not by_broker:
-        with app.scan(reader, size_of(reader, topics), "find-by-time", unused=FEW_MESSAGES):
+        with app.scan(reader, scan_bytes(reader.txn, topics), "find-by-time", unused=FEW_MESSAGES):
             yield
         return
     with bulk_on(app, reader):

@@ -12,7 +12,7 @@ import click
 from msgspec import Struct
 
 from pulsar_admin.columns import Column, messages_of, render_cell, size_text, telling, times_shown_in, words_of
-from pulsar_admin.commands.topics.answers import TOPIC_COLUMN, answers_of, choose, size_of
+from pulsar_admin.commands.topics.answers import TOPIC_COLUMN, answers_of, choose
 from pulsar_admin.context import Answer, App, Lines, Result, Shown, Table
 from pulsar_admin.jsonify import dump_json, to_json
 from pulsar_admin.options import NAMESPACE, TopicSelection, command, flag, topics_argument
@@ -20,9 +20,9 @@ from pulsar_admin.spool import CellSpool, PackedCells
 from pulsar_admin.store.codec.scalable import HASH_MAX, ScalableTopic, Segment
 from pulsar_admin.store.db.files import iter_logs
 from pulsar_admin.store.errors import InvalidValue, MetadataCorrupt, NamespaceNotFound, StoreError, TopicNotFound
-from pulsar_admin.store.model.cursors import is_subscription, iter_cursor_names
+from pulsar_admin.store.model.cursors import subscription_names
 from pulsar_admin.store.model.scalable import read_scalable
-from pulsar_admin.store.model.topics import iter_all_namespaces, partition_count, select_partitioned
+from pulsar_admin.store.model.topics import iter_all_namespaces, scan_bytes, select_partitioned
 from pulsar_admin.store.names import SCALABLE, NamespaceName, TopicName, in_hash_order, parse_topic
 from pulsar_admin.store.timespec import format_age_ms
 from pulsar_admin.store.wording import counted, counted_messages, shown_zone
@@ -180,7 +180,7 @@ def _is_whole(found: TopicFacts) -> bool:
     return False
 
 
-def _read_bytes(app: App, reader: EntryReader, names: Sequence[TopicName]) -> int:
+def _read_bytes(reader: EntryReader, names: Sequence[TopicName]) -> int:
     """Return how many bytes at most are read: each subscription's backlog by itself; of very many topics, which are read together, all
     files, and tells the kernels to expect an entry of each ledger."""
     if len(names) >= _MANY:
@@ -188,14 +188,8 @@ def _read_bytes(app: App, reader: EntryReader, names: Sequence[TopicName]) -> in
 
         METER.expect(reader.txn.count("entries"))
         return sum(log.size_bytes for log in iter_logs(reader.txn))
-    sizes = ((name, size_of(reader, [name])) for name in names)
-    return sum(size * _count_subscriptions(app, reader, name) for name, size in sizes if size)
-
-
-def _count_subscriptions(app: App, reader: EntryReader, name: TopicName) -> int:
-    if partition_count(reader.txn, name):
-        return len(app.topic(name).subscriptions())
-    return sum(map(is_subscription, iter_cursor_names(reader.txn, name)))
+    sizes = ((name, scan_bytes(reader.txn, [name])) for name in names)
+    return sum(size * len(subscription_names(reader.txn, name)) for name, size in sizes if size)
 
 
 def show_subscriptions(app: App, selection: TopicSelection, *, quick: bool) -> Iterator[Shown]:
@@ -205,7 +199,7 @@ def show_subscriptions(app: App, selection: TopicSelection, *, quick: bool) -> I
         facts: list[SubscriptionFacts] = []
         with app.session.reader() as reader:
             chosen = choose(app, reader.txn, selection, broken=False)
-            with app.scan(reader, 0 if quick else _read_bytes(app, reader, chosen.names), "subscriptions") as scanning:
+            with app.scan(reader, 0 if quick else _read_bytes(reader, chosen.names), "subscriptions") as scanning:
                 if app.query is not None or app.writes_json:
                     each = _each_facts(app, scanning, chosen.names, quick=quick)
                     is_sorted = app.query is not None and app.query.sort and not app.query.top
@@ -243,7 +237,7 @@ def describe(app: App, selection: TopicSelection, quick: bool) -> Result:
     """
     with app.session.reader() as reader:
         chosen = choose(app, reader.txn, selection)
-        with app.scan(reader, 0 if quick else _read_bytes(app, reader, chosen.names), "describe"):
+        with app.scan(reader, 0 if quick else _read_bytes(reader, chosen.names), "describe"):
             descriptions = [one for _, one in chosen.each(app, lambda name: app.topic(name).describe(quick=quick))]
         scalable = [read_scalable(reader.txn, name) for name in selection.topics if name.domain == SCALABLE]
     return Result(

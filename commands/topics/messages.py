@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from pulsar_admin.api.messages import Messages, messages_of
 from pulsar_admin.columns import Column
-from pulsar_admin.commands.topics.answers import answer, choose, size_of
+from pulsar_admin.commands.topics.answers import answer, choose
 from pulsar_admin.commands.topics.printout import (
     FULL,
     SEPARATOR,
@@ -48,7 +48,7 @@ from pulsar_admin.store import errors
 from pulsar_admin.store.dump.messages import MessageQuery
 from pulsar_admin.store.model.messages import find_topic_of, nth_position, redacted
 from pulsar_admin.store.model.schemas import PathTest, parse_path_test
-from pulsar_admin.store.model.topics import read_topic
+from pulsar_admin.store.model.topics import read_topic, scan_bytes
 from pulsar_admin.store.names import Position
 from pulsar_admin.visible import clean_text
 
@@ -308,7 +308,7 @@ def read(
         columns = message_columns(payload=options.payload, value=options.value, markers=options.markers, seen=seen)
         query = replace(query, columns=columns)
         messages = messages_of(app.session, lambda txn: chosen.names, query)
-        size_bytes = 0 if options.limit is not None else size_of(reader, chosen.names)
+        size_bytes = 0 if options.limit is not None else scan_bytes(reader.txn, chosen.names)
         with app.scan(reader, size_bytes, "read", unused=FEW_MESSAGES):
             yield messages_result(messages, several=chosen.several, value=options.value, hide=options.redact, seen=seen)
     app.report(messages.problems)
@@ -406,7 +406,7 @@ def search(
             query, columns=message_columns(payload=options.payload, value=value, seen=seen), lenient=not value
         )
         messages = messages_of(app.session, lambda txn: chosen.names, query)
-        with app.scan(reader, size_of(reader, chosen.names), "search", unused=FEW_MESSAGES):
+        with app.scan(reader, scan_bytes(reader.txn, chosen.names), "search", unused=FEW_MESSAGES):
             rows = map(redacted, messages.json_rows()) if options.redact else messages.json_rows()
             first = list(islice(rows, 1))
             if first or messages.problems or app.exit_code:

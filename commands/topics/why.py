@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 import click
 
 from pulsar_admin.columns import Column, size_text
-from pulsar_admin.commands.topics.answers import choose, size_of
+from pulsar_admin.commands.topics.answers import choose
 from pulsar_admin.context import App, Result, Table
 from pulsar_admin.cures import cure_lines
 from pulsar_admin.options import TopicSelection, command, flag, topics_argument
 from pulsar_admin.store.errors import MetadataCorrupt, SubscriptionNotFound, TopicNotFound
+from pulsar_admin.store.model.topics import scan_bytes
 from pulsar_admin.store.names import shell_word
 from pulsar_admin.store.wording import counted, listed
 from pulsar_admin.visible import clean_text, folded_text
@@ -90,7 +91,7 @@ def why(app: App, selection: TopicSelection, subscription: str | None, disk: boo
         return disk_result(app, selection)
     with app.session.reader() as reader:
         chosen = choose(app, reader.txn, selection)
-        with app.scan(reader, size_of(reader, chosen.names), "why") as reader:
+        with app.scan(reader, scan_bytes(reader.txn, chosen.names), "why") as reader:
             bare = []
             if subscription is None:
                 listed = dict(chosen.each(app, lambda name: app.topic(name).subscriptions()))

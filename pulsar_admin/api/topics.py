@@ -310,8 +310,7 @@ class Topic(PolicyPlans):
         Raises NothingMatches (too few entries), InvalidValue.
         """
         count = arguments.whole_number("number", number, 1)
-        with self._session.read() as txn:
-            return message_model.nth_position(topics.read_topic(txn, self._name), count, from_end=from_end)
+        return message_model.nth_position(self._session.ask(topics.read_topic, self._name), count, from_end=from_end)
 
     def skew(self, *, tolerance: Duration = "1s", clock: Literal["publish", "broker"] = "publish") -> skews.TopicSkew:
         """Return whose clock is wrong: counts of the topic, ``blame``, and of each of ``producers``, the most wrong one first.
@@ -820,7 +819,7 @@ class Compactions(Planner):
                 return compact(store, previews=True)
 
         with session.read() as txn:
-            size_bytes = 0 if asked.everything else topics.topics_bytes(txn, names)
+            size_bytes = 0 if asked.everything else topics.scan_bytes(txn, names)
             kind = compaction_changes.kind_of(asked)
             return plan_of(store_plans.WritingPlan(kind, txn.id, shown, partial(compact, previews=False)), txn)
 

@@ -509,13 +509,25 @@ def _no_match(pattern: str | None) -> errors.TopicNotFound:
     )
 
 
-def topics_bytes(txn: Txn, names: Iterable[TopicName]) -> int:
-    """Return the payload bytes of topics ``names``, without unreadable ones, which are reported where they are read."""
+def scan_bytes(txn: Txn, names: Iterable[TopicName]) -> int:
+    """Return how many bytes the entries of topics have with their headers, as the metadata says: what a scan reads at most.
+
+    Unreadable topics, which are reported where they are read, have none.
+    """
     total = 0
     for name in names:
         with suppress(errors.StoreError):
-            total += read_topic(txn, name).total_size_bytes
+            sizes = find_plain_size(txn, name)
+            if sizes is None:
+                topic = read_topic(txn, name)
+                sizes = topic.number_of_entries, topic.total_size_bytes
+            entries, payload_bytes = sizes
+            total += payload_bytes + _HEADER_BYTES * entries
     return total
+
+
+_HEADER_BYTES = 36
+"""Of an entry: ids, last confirmed entry, length, and the CRC-32C that brokers use by default."""
 
 
 def iter_namespaces(txn: Txn, tenant: str) -> Iterator[NamespaceName]:
