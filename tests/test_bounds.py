@@ -75,6 +75,7 @@ from pulsar_admin.store.disks.reclaim import LogAction, Room, _LogReader
 from pulsar_admin.store.disks.salvage import FilePlace, read_missing
 from pulsar_admin.store.doctor.diagnosing import EACH_MOST, sum_up
 from pulsar_admin.store.dump import reading
+from pulsar_admin.store.dump.source import _iter_files
 from pulsar_admin.store.engine.operation import FailedSlice
 from pulsar_admin.store.engine.slices import FileRange
 from pulsar_admin.store.errors import (
@@ -953,6 +954,8 @@ BOUNDS: dict[str, list[tuple[Any, object]]] = {
          f"[{'1':-^30}][{'2':=^30}]"), (([N(start=0, end=0x3FF, segment_id=1, is_active=True)],), "[")],
     "store.engine.spark_session:cause_of": [(("x" * 301,), "x" * 300)],
     "table_layout:_iter_pieces": [(("ab-c d", 4, len), ["ab-c ", "d"])],
+    "store.codec.interceptors:parse_interceptors": [(("timestamp,,timestamp, index",),
+        ("AppendBrokerTimestampMetadataInterceptor", "AppendIndexMetadataInterceptor")), (("none",), ())],
     "store.disks.reclaim:fitting": [  # a group is the first of those that wait, also where a later one would fit
         ((N(logs="/", index="/"), [SMALL, N(entries=0, live_bytes=1 << 40, live_ledgers=1), SMALL], Room(1 << 62, 1 << 62)), [SMALL])],
     "store.recovery.rolling:newest_compaction": [((N(ids=[1]), [N(last=CursorState(EARLIEST), ledger_id=5),
@@ -1118,6 +1121,15 @@ REFUSED: dict[str, list[tuple[Any, str]]] = {
     "store.scan.following:_listed_at": [(("/a/x.log", 1), "neither as an entry log nor as a journal")],
     "store.tables.sql:_check_name": [(("a/b/c",), "no row has the topic 'a/b/c'")],
     "store.transfer.bundle:_create_stand_in": [((Path(), N(size_bytes=-1)), "a file of less than 0 bytes")],
+    "store.changes.resets:iter_reset_rows": [((["", "x"], "f", None, int), "f line 2: "), (([""], "f", None, int), "no change in f")],
+    "store.scan.following:Progress.decode": [(({"version": 0},), "has an offset of version 0")],
+    "store.tables.folder:_part_of": [(({"path": path}, "t"), "t.path: expected a file of this directory")
+        for path in ("/a", "a/../b", "s3://a/b")],
+    "store.tables.folder:_typed": [((1, "t", str), "t: expected ")],
+    "store.tables.making:run_pieces": [((N(engine=N(run=lambda *of: (), failed=[N(out_of_memory=is_full, reason=reason,
+        piece=N(path="p"), error=lambda: N(message="it failed"))])), None, (), None), said) for is_full, reason, said in (
+        (True, "it does not see p", "it failed"), (False, "it does not see p", "it does not see p"), (False, "", "it failed"))],
+    "store.tables.rows:cluster_name": [((None, ""), "'' is no name of a cluster"), ((None, "\ud800"), "is no name of a cluster")],
     "store.doctor.since:_finding_of": [(({"change": "new"},), "it was made with --since")],
     "store.model.schemas:parse_path_test": [(("x",), "x"), (("$.a ~ 3",), "$.a ~ 3")],
     "store.nacks.buckets:iter_position_rows": [((['{"ledgerId": 1, "entryId": 1, ' + more], "f", A_TOPIC), text) for more, text in (
@@ -1167,6 +1179,47 @@ def _refusal(place: str, given: Any) -> str:
 def test_what_is_refused_says_why() -> None:
     asked = [(place, given, text) for place, rows in REFUSED.items() for given, text in rows]
     assert [(place, text, said) for place, given, text in asked if text not in (said := _refusal(place, given))] == []
+
+
+@pytest.mark.parametrize(
+    ("place", "content", "text"),
+    [
+        ("config:_file_values", None, "cannot read "),
+        ("config:_file_values", b'colour = "x"', " sets unknown colour"),
+        ("config:_file_values", b'store = "a\\u0000"', "store holds a zero byte"),
+        ("store.changes.plan:read_plan", None, "no plan "),
+        ("store.codec.properties:read_properties", b"\xff", "is not UTF-8"),
+        ("store.doctor.since:read_saved", b"\xff", "is no list of findings"),
+        ("store.doctor.since:read_saved", b"x", "is no list of findings"),
+        ("store.doctor.since:read_saved", b"{}", "'code' is missing"),
+        ("store.recovery.from_bookies:read_names", b"\xff", "is not CSV in UTF-8"),
+        ("store.recovery.from_bookies:read_names", b"kind,ledger,name\ntopic,7,a//b\n", "line 2: invalid topic name"),
+        ("store.recovery.from_bookies:read_names", b"kind,ledger,name\nother,7,a\n", "found 'other'"),
+        ("store.scan.ledgers_map:read_head", None, "cannot be read"),
+    ],
+)
+def test_a_file_of_something_else_is_refused(
+    place: str, content: bytes | None, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "file"
+    if content is not None:
+        file.write_bytes(content)
+    monkeypatch.setenv("PULSAR_ADMIN_CONFIG", str(file))
+    given = {"config:_file_values": (), "store.codec.properties:read_properties": (file, "hint")}.get(place, (file,))
+    assert text in _refusal(place, given)
+
+
+def test_disks_that_are_wrong_in_one_way(tmp_path: Path) -> None:
+    (tmp_path / "7ffffffe.log").touch()
+    (tmp_path / "empty.json").touch()
+    for call, text in (
+        (partial(reclaim.next_log_id, tmp_path), "the ids of entry logs are used up"),
+        (partial(reclaim.check_scratch, tmp_path, N(ledger_dirs=[tmp_path])), "frees nothing"),
+        (partial(reclaim.check_scratch, tmp_path / "none", N(ledger_dirs=[])), "is not a directory"),
+        (lambda: [*_iter_files({tmp_path / "empty.json": 2}, 1)], "it has 0 rows, its manifest says 2"),
+    ):
+        with pytest.raises(StoreError, match=text):
+            call()
 
 
 def test_ledger_0_is_a_ledger() -> None:
