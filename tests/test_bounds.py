@@ -122,6 +122,7 @@ from pulsar_admin.store.policies.rules import TOPIC_POLICIES
 from pulsar_admin.store.proto.pulsar_api_pb2 import MessageIdData
 from pulsar_admin.store.recovery import restore
 from pulsar_admin.store.recovery.ack_history import TimeBound
+from pulsar_admin.store.recovery.deleted_nodes import PastCursor
 from pulsar_admin.store.recovery.evidence import COMPACTED, CURSOR
 from pulsar_admin.store.recovery.journal_times import WriteTime
 from pulsar_admin.store.recovery.metadata_index import LedgerNames
@@ -164,7 +165,7 @@ class _Unreadable:
         return asked
 
 
-UNREADABLE = _Unreadable()
+UNREADABLE, IN_LEDGER = _Unreadable(), encode_cursor_info(CursorInfo(7, Position(1, 2)))
 SMALL = N(entries=0, live_bytes=1, live_ledgers=1)
 COMPACTING = CursorState(EARLIEST, properties={COMPACTED_LEDGER: 9})
 BAD = N(bad={0: [N(offset=10, length_bytes=5, ledger_id=0), N(offset=20, length_bytes=7, ledger_id=-1)]})
@@ -278,7 +279,7 @@ BOUNDS: dict[str, list[tuple[Any, object]]] = {
         ((2_932_896,), "9999-12-31"), ((2_932_897,), "day2932897")],
     "store.engine.memory:check_memory": [((198 << 20,), None), (((198 << 20) - 1,), LimitExceeded)],
     "store.history.words:_ids": [((range(6),), "ledgers 0, 1, 2, 3, 4, 5"), ((range(7),), "7 ledgers, 0 to 6")],
-    "store.history.words:_shown": [(("x" * 90,), "x" * 90), (("x" * 91,), "x" * 90 + "…")],
+    "store.history.words:_shown": [(({1},), "{1}"), (("x" * 90,), "x" * 90), (("x" * 91,), "x" * 90 + "…")],
     "store.index.own_logs:_check_size": [((5_252_620, 0), None), ((5_252_621, 0), LimitExceeded)],
     "store.model.coverage:_residues": [((("a", "b", "c"), 2, "a"), (0, 2)), ((("a", "b", "c"), 3, "a"), (0, 1, 2))],
     "store.model.cursors:union": [(([(1, 1)],), ()), (([(1, 2), (2, 3), (4, 5)],), ((1, 3), (4, 5)))],
@@ -990,7 +991,12 @@ BOUNDS: dict[str, list[tuple[Any, object]]] = {
     "store.codec.cursor:_footer": [((b"{",), None), ((b'{"numParts":1}',), None), ((b'{"numParts":1,"length":2}',), (1, 2))],
     "store.codec.zookeeper_log:_decode_usual": [((b"", 0, 0), None)],
     "store.history.words:_deleted": [((PLAIN, b"\xff"), ["deleted"])],
-    "store.history.words:describe": [((PLAIN, b"\xff", encode_managed_ledger(ManagedLedger())),
+    "store.recovery.deleted_nodes:_read_cursor_then": [((UNREADABLE, "p", IN_LEDGER), PastCursor(CursorInfo(7, Position(1, 2)),
+        CursorState(Position(1, 2)), IN_LEDGER, "it is damaged"))],
+    "store.sources.bookies:find_cookie": [((b"x", "c"), None), ((b"9\n", "c"), None)],
+    "store.history.words:describe": [((PLAIN, None, b"\xff"),
+        f"a value that cannot be read: {PLAIN}: no ManagedLedgerInfo: the protobuf cannot be parsed"),
+        ((PLAIN, b"\xff", encode_managed_ledger(ManagedLedger())),
         "a value that could not be read was replaced: topic created")],
     "store.model.ledger_owners:_text": [((b"\xff",), "ff"), ((b"a",), "a"), ((b"\n",), "0a")],
     "store.recovery.chains:_decoder_of": [((N(type_name=kind, definition=text),), None) for kind, text in (
@@ -1192,9 +1198,6 @@ def test_what_is_refused_says_why() -> None:
         ("store.doctor.since:read_saved", b"\xff", "is no list of findings"),
         ("store.doctor.since:read_saved", b"x", "is no list of findings"),
         ("store.doctor.since:read_saved", b"{}", "'code' is missing"),
-        ("store.recovery.from_bookies:read_names", b"\xff", "is not CSV in UTF-8"),
-        ("store.recovery.from_bookies:read_names", b"kind,ledger,name\ntopic,7,a//b\n", "line 2: invalid topic name"),
-        ("store.recovery.from_bookies:read_names", b"kind,ledger,name\nother,7,a\n", "found 'other'"),
         ("store.scan.ledgers_map:read_head", None, "cannot be read"),
     ],
 )

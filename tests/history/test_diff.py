@@ -13,6 +13,7 @@ from pulsar_admin.store.history.differences import (
     _changed,
     _cursor_words,
     _part_words,
+    _side_of,
     known_position,
 )
 from pulsar_admin.store.history.words import entries_between
@@ -20,6 +21,7 @@ from pulsar_admin.store.names import Position
 from tests.conftest import Cli
 from tests.history.test_import_at import values_as_of
 from tests.stores import copied, imported
+from tests.test_bounds import UNREADABLE
 
 FIRST, LAST = 0x250, 0x35D
 
@@ -104,6 +106,8 @@ def test_entries_of_a_ledger_that_one_side_lists_as_open_are_counted() -> None:
     moved = (encode_cursor_info(CursorInfo(-1, Position(*one))) for one in ((3, 8), (5, -1)))
     node = Difference(cursor, *moved)
     assert known_position(cursor, b"\xff") is None
+    at = encode_cursor_info(CursorInfo(-1, Position(3, 8)))
+    assert _side_of(UNREADABLE).position(cursor, at) == Position(3, 8)  # its topic cannot be read
     for one, other in (*permutations(lists), (b"\xff", lists[0])):
         sides = Side({topic: one}.get, known_position), Side({topic: other}.get, known_position)
         (said,) = _changed("topic", "a/b/t", [node], sides).subscriptions.values()

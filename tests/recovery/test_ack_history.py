@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from pulsar_admin.store.changes.cursors import advanced
 from pulsar_admin.store.changes.resets import _with_batch, bit_words
-from pulsar_admin.store.codec.cursor import CursorInfo, CursorState
+from pulsar_admin.store.codec.cursor import CursorInfo, CursorState, encode_cursor_info
 from pulsar_admin.store.codec.digest import DigestType
 from pulsar_admin.store.codec.entry import Entry as StoredEntry
 from pulsar_admin.store.codec.entrylog import EntryLogHeader, encode_header
@@ -31,11 +31,13 @@ from pulsar_admin.store.db.files import FileMode, LogFile
 from pulsar_admin.store.db.storeinfo import read_store_info
 from pulsar_admin.store.db.tree import Node, put_nodes, read_node
 from pulsar_admin.store.errors import EntryCorrupt, NothingMatches, Refused
+from pulsar_admin.store.history.versions import Version
 from pulsar_admin.store.model.cursors import range_text, read_cursor
 from pulsar_admin.store.model.reader import EntryReader, open_reader
 from pulsar_admin.store.model.topics import Topic, TopicLedger, read_topic
 from pulsar_admin.store.names import FileKind, Position, parse_topic
 from pulsar_admin.store.proto.managed_ledger_pb2 import PositionInfo
+from pulsar_admin.store.recovery import ack_history
 from pulsar_admin.store.recovery.ack_history import (
     AckState,
     CursorHistory,
@@ -415,6 +417,18 @@ def test_versions_of_the_metadata_bracket_the_ledgers_they_name(make: Any) -> No
             except (NothingMatches, Refused) as error:
                 answer = error.message.removeprefix(f"persistent://{TOPIC}: ")
             assert answer.startswith(expected), at
+
+
+def test_a_value_that_cannot_be_read_hides_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    values = (b"\xff", encode_cursor_info(CursorInfo(-1, Position(10, 2))))
+    versions = [Version("p", zxid, T, None, "set", value, zxid) for zxid, value in enumerate(values, 1)]
+    monkeypatch.setattr(ack_history, "iter_versions", lambda *of: versions)
+    history = ack_history.read_cursor_history((), ["p"])
+    assert [text.split(":")[0] for text in history.problems] == ["transaction 0x1"]
+    assert [one.zxid for one in history.versions["p"]] == [2]
+    damaged = Node(ledger_path(7), NodeStat(0, 1, T, T + 1, False), b"\xff")
+    monkeypatch.setattr(ack_history, "_imported_node", lambda *of: damaged)
+    assert ack_history._life(None, 7) == ack_history.LedgerLife(damaged.stat.created_ms, None)
 
 
 def test_a_producers_clock_that_contradicts_the_metadata_proves_nothing(make: Any) -> None:
