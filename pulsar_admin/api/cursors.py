@@ -12,7 +12,7 @@ from pulsar_admin import arguments
 from pulsar_admin.api.plan import Plan, Planner, plan_of
 from pulsar_admin.api.session import Given, Session
 from pulsar_admin.arguments import Clock, Duration, Place, Time
-from pulsar_admin.later import later
+from pulsar_admin.later import later, later_in
 from pulsar_admin.store import errors
 from pulsar_admin.store.db.clocks import check_clock
 from pulsar_admin.store.model import cursors as model
@@ -24,33 +24,26 @@ from pulsar_admin.store.wording import counted, plural
 if TYPE_CHECKING:
     from pulsar_admin.api import pending as api_pending
     from pulsar_admin.store.changes import cursors as cursor_moves
-    from pulsar_admin.store.changes import log_writer as log_writer
-    from pulsar_admin.store.changes import resets as resets
+    from pulsar_admin.store.changes import log_writer, resets
     from pulsar_admin.store.changes import subscriptions as subscription_changes
     from pulsar_admin.store.changes.plan import Plan as StorePlan
-    from pulsar_admin.store.delayed import expiry_plans as expiry_plans
-    from pulsar_admin.store.doctor import why_subscription as why_subscription
-    from pulsar_admin.store.recovery import ack_history as ack_history
-    from pulsar_admin.store.recovery import restore as restore
+    from pulsar_admin.store.delayed import expiry_plans
+    from pulsar_admin.store.doctor import why_subscription
+    from pulsar_admin.store.recovery import ack_history, restore
     from pulsar_admin.store.reports import backlog as backlogs
     from pulsar_admin.store.reports import internal_stats as internals
-    from pulsar_admin.store.search import broker_setup as broker_setup
-    from pulsar_admin.store.search import by_time as by_time
+    from pulsar_admin.store.search import broker_setup, by_time
     from pulsar_admin.store.search.expiry import ExpiryRule
 else:
     api_pending = later("pulsar_admin.api.pending")
-    cursor_moves = later("pulsar_admin.store.changes.cursors")
-    log_writer = later("pulsar_admin.store.changes.log_writer")
-    resets = later("pulsar_admin.store.changes.resets")
-    subscription_changes = later("pulsar_admin.store.changes.subscriptions")
+    cursor_moves, log_writer, resets, subscription_changes = later_in(
+        "pulsar_admin.store.changes", "cursors log_writer resets subscriptions"
+    )
     expiry_plans = later("pulsar_admin.store.delayed.expiry_plans")
     why_subscription = later("pulsar_admin.store.doctor.why_subscription")
-    ack_history = later("pulsar_admin.store.recovery.ack_history")
-    restore = later("pulsar_admin.store.recovery.restore")
-    backlogs = later("pulsar_admin.store.reports.backlog")
-    internals = later("pulsar_admin.store.reports.internal_stats")
-    broker_setup = later("pulsar_admin.store.search.broker_setup")
-    by_time = later("pulsar_admin.store.search.by_time")
+    ack_history, restore = later_in("pulsar_admin.store.recovery", "ack_history restore")
+    backlogs, internals = later_in("pulsar_admin.store.reports", "backlog internal_stats")
+    broker_setup, by_time = later_in("pulsar_admin.store.search", "broker_setup by_time")
 
 
 class Cursors(Planner):

@@ -16,7 +16,7 @@ from pulsar_admin import arguments
 from pulsar_admin.api.session import Session
 from pulsar_admin.arguments import Checked, Clock, Count, Duration, Place, Time
 from pulsar_admin.jsonify import dump_json
-from pulsar_admin.later import later
+from pulsar_admin.later import later, later_in
 from pulsar_admin.store.db.clocks import check_clock
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.dump.messages import COLUMNS, MessageQuery, MessageRecord, SelectedMessages, Shown
@@ -38,13 +38,12 @@ if TYPE_CHECKING:
     from pulsar_admin.store.dump import job as dumping
     from pulsar_admin.store.reports import timeline as timelines
     from pulsar_admin.store.scan import messages as scan_messages
-    from pulsar_admin.store.scan import reducing as reducing
+    from pulsar_admin.store.scan import reducing
     from pulsar_admin.store.search import skew as skews
 else:
     dumping = later("pulsar_admin.store.dump.job")
     timelines = later("pulsar_admin.store.reports.timeline")
-    scan_messages = later("pulsar_admin.store.scan.messages")
-    reducing = later("pulsar_admin.store.scan.reducing")
+    scan_messages, reducing = later_in("pulsar_admin.store.scan", "messages reducing")
     skews = later("pulsar_admin.store.search.skew")
 
 

@@ -12,7 +12,7 @@ from pulsar_admin import arguments
 from pulsar_admin.api.plan import Plan, Planner, plan_of
 from pulsar_admin.api.session import Given, Result, Session
 from pulsar_admin.arguments import Clock, Count, Duration, JavaInt, LedgerId, Place, Time
-from pulsar_admin.later import later
+from pulsar_admin.later import later, later_in
 from pulsar_admin.store.codec.managedledger import SHADOW_SOURCE
 from pulsar_admin.store.db.clocks import check_clock
 from pulsar_admin.store.errors import InvalidValue, StoreError
@@ -28,77 +28,57 @@ if TYPE_CHECKING:
     from pulsar_admin.api import messages as api_messages
     from pulsar_admin.api import pending as api_pending
     from pulsar_admin.store.changes import compaction as compaction_changes
-    from pulsar_admin.store.changes import deleting as deleting
-    from pulsar_admin.store.changes import log_writer as log_writer
+    from pulsar_admin.store.changes import deleting, log_writer, resources, topic_policies
     from pulsar_admin.store.changes import plan as store_plans
     from pulsar_admin.store.changes import policies as policy_changes
-    from pulsar_admin.store.changes import resources as resource_changes
     from pulsar_admin.store.changes import schemas as schema_changes
-    from pulsar_admin.store.changes import topic_policies as topic_policies
     from pulsar_admin.store.changes import topics as topic_changes
     from pulsar_admin.store.codec import policies as policy_codec
     from pulsar_admin.store.codec import schema as schema_codec
-    from pulsar_admin.store.compaction import forms as compaction_forms
+    from pulsar_admin.store.compaction import forms, occurrences, reading
     from pulsar_admin.store.compaction import last_id as last_ids
-    from pulsar_admin.store.compaction import occurrences as occurrences
-    from pulsar_admin.store.compaction import reading as compaction_reading
     from pulsar_admin.store.compaction import status as compaction_status
     from pulsar_admin.store.db.environment import Store as StoreFile
     from pulsar_admin.store.db.environment import Txn
     from pulsar_admin.store.dump import find_by_time as finding
     from pulsar_admin.store.dump import messages as queries
-    from pulsar_admin.store.model import compacted_view as compacted_view
+    from pulsar_admin.store.model import compacted_view
     from pulsar_admin.store.model import cursors as cursor_model
     from pulsar_admin.store.model import messages as message_model
     from pulsar_admin.store.model import schemas as schema_model
     from pulsar_admin.store.model.reader import EntryReader
-    from pulsar_admin.store.nacks import holes as nack_holes
-    from pulsar_admin.store.policies import in_force as in_force
-    from pulsar_admin.store.policies import table as policy_table
+    from pulsar_admin.store.nacks import holes
+    from pulsar_admin.store.policies import in_force, table
     from pulsar_admin.store.policies import values as policy_values
     from pulsar_admin.store.reports import describe as describing
     from pulsar_admin.store.reports import internal_stats as internals
     from pulsar_admin.store.reports import stats as stats_reports
     from pulsar_admin.store.reports import subscriptions as subscription_reports
     from pulsar_admin.store.reports import timeline as timelines
-    from pulsar_admin.store.search import broker_setup as broker_setup
-    from pulsar_admin.store.search import by_index as by_index
+    from pulsar_admin.store.search import broker_setup, by_index
     from pulsar_admin.store.search import skew as skews
 else:
-    api_cursors = later("pulsar_admin.api.cursors")
-    api_messages = later("pulsar_admin.api.messages")
-    api_pending = later("pulsar_admin.api.pending")
-    compaction_changes = later("pulsar_admin.store.changes.compaction")
-    deleting = later("pulsar_admin.store.changes.deleting")
-    log_writer = later("pulsar_admin.store.changes.log_writer")
-    store_plans = later("pulsar_admin.store.changes.plan")
-    policy_changes = later("pulsar_admin.store.changes.policies")
-    resource_changes = later("pulsar_admin.store.changes.resources")
-    schema_changes = later("pulsar_admin.store.changes.schemas")
-    topic_policies = later("pulsar_admin.store.changes.topic_policies")
-    topic_changes = later("pulsar_admin.store.changes.topics")
+    api_cursors, api_messages, api_pending = later_in("pulsar_admin.api", "cursors messages pending")
+    compaction_changes, deleting, log_writer, store_plans, policy_changes = later_in(
+        "pulsar_admin.store.changes", "compaction deleting log_writer plan policies"
+    )
+    resources, schema_changes, topic_policies, topic_changes = later_in(
+        "pulsar_admin.store.changes", "resources schemas topic_policies topics"
+    )
     policy_codec = later("pulsar_admin.store.codec.policies")
-    compaction_forms = later("pulsar_admin.store.compaction.forms")
-    last_ids = later("pulsar_admin.store.compaction.last_id")
-    occurrences = later("pulsar_admin.store.compaction.occurrences")
-    compaction_status = later("pulsar_admin.store.compaction.status")
-    finding = later("pulsar_admin.store.dump.find_by_time")
-    queries = later("pulsar_admin.store.dump.messages")
-    compacted_view = later("pulsar_admin.store.model.compacted_view")
-    cursor_model = later("pulsar_admin.store.model.cursors")
-    message_model = later("pulsar_admin.store.model.messages")
-    schema_model = later("pulsar_admin.store.model.schemas")
-    nack_holes = later("pulsar_admin.store.nacks.holes")
-    in_force = later("pulsar_admin.store.policies.in_force")
-    policy_table = later("pulsar_admin.store.policies.table")
-    policy_values = later("pulsar_admin.store.policies.values")
-    describing = later("pulsar_admin.store.reports.describe")
-    internals = later("pulsar_admin.store.reports.internal_stats")
-    stats_reports = later("pulsar_admin.store.reports.stats")
-    subscription_reports = later("pulsar_admin.store.reports.subscriptions")
-    timelines = later("pulsar_admin.store.reports.timeline")
-    broker_setup = later("pulsar_admin.store.search.broker_setup")
-    by_index = later("pulsar_admin.store.search.by_index")
+    forms, last_ids, occurrences, compaction_status = later_in(
+        "pulsar_admin.store.compaction", "forms last_id occurrences status"
+    )
+    finding, queries = later_in("pulsar_admin.store.dump", "find_by_time messages")
+    compacted_view, cursor_model, message_model, schema_model = later_in(
+        "pulsar_admin.store.model", "compacted_view cursors messages schemas"
+    )
+    holes = later("pulsar_admin.store.nacks.holes")
+    in_force, table, policy_values = later_in("pulsar_admin.store.policies", "in_force table values")
+    describing, internals, stats_reports, subscription_reports, timelines = later_in(
+        "pulsar_admin.store.reports", "describe internal_stats stats subscriptions timeline"
+    )
+    broker_setup, by_index = later_in("pulsar_admin.store.search", "broker_setup by_index")
 
 
 QuotaKind = Literal["destination_storage", "message_age"]
@@ -122,8 +102,8 @@ class PolicyPlans(Planner, ABC):
         """Plan removing the policy ``name``: the namespace's or the broker's applies again. Raises InvalidValue."""
         return self._plan_policy(policy_changes.PolicyJob(f"{self._group} remove-{name}", self._settable(name)))
 
-    def _settable(self, name: str) -> policy_table.Policy:
-        policy = policy_table.policy_named(name, self._group)
+    def _settable(self, name: str) -> table.Policy:
+        policy = table.policy_named(name, self._group)
         if policy.name == "backlog-quota":  # one of each kind
             raise InvalidValue(f"{name}: which kind?", hint="call set_backlog_quota() or remove_backlog_quota()")
         return policy
@@ -182,7 +162,7 @@ class PolicyPlans(Planner, ABC):
         """
         from pulsar_admin.upstream_list import check_options
 
-        policy_table.policy_named(name, self._group)
+        table.policy_named(name, self._group)
         check_options(command, options)
         try:
             job = policy_changes.policy_job(command, name, options)
@@ -216,7 +196,7 @@ class TopicPolicies(PolicyPlans):
         InvalidValue.
         """
         options = {"applied": applied, "subscription": subscription, "global_": global_}
-        policy = policy_table.policy_named(name, self._group)
+        policy = table.policy_named(name, self._group)
         return self._session.ask(policy_values.sourced_values, self._selection, policy, options)
 
     def answers(
@@ -224,7 +204,7 @@ class TopicPolicies(PolicyPlans):
     ) -> tuple[Any, ...]:  # Any: JSON
         """Return the ``values`` alone; ``applied``: as upstream's brokers answer, which know no policies of all clusters."""
         options = {"applied": applied, "subscription": subscription, "global_": global_}
-        policy = policy_table.policy_named(name, self._group)
+        policy = table.policy_named(name, self._group)
         return self._session.ask(policy_values.answered_values, self._selection, policy, options)
 
     def remove_policies(self) -> Plan:
@@ -498,13 +478,13 @@ class Topic(PolicyPlans):
         """Return the delayed messages of a subscription; None: of one that would be created at the topic's beginning."""
         return api_pending.Delayed(self._session, self._name, subscription)
 
-    def measured_nacks(self, subscription: str | None = None) -> nack_holes.TopicNacks:
+    def measured_nacks(self, subscription: str | None = None) -> holes.TopicNacks:
         """Return the topic's entries per second, and a subscription's acknowledgement holes, for ``nack_sizes``, from the index.
 
         Raises TopicNotFound (also for a partitioned topic: ask its partitions), SubscriptionNotFound, InvalidValue (no
         times).
         """
-        return self._session.ask_entries(nack_holes.read_topic_nacks, self._name, subscription)
+        return self._session.ask_entries(holes.read_topic_nacks, self._name, subscription)
 
     def transactions(self) -> api_pending.TopicTransactions:
         """Return the transactions that the topic's entries record."""
@@ -516,7 +496,7 @@ class Topic(PolicyPlans):
 
     def policy(self, name: str) -> Any:  # Any: JSON
         """Return the topic's own policy (``max-producers``, named as in commands), None: unset. Raises InvalidValue."""
-        policy = policy_table.policy_named(name, self._group)
+        policy = table.policy_named(name, self._group)
         return self._session.ask(policy_values.own_value, self._name, policy, {})
 
     # -- cursors ------------------------------------------------------------------------------------------------------
@@ -635,18 +615,18 @@ class Topic(PolicyPlans):
 
     def permissions(self) -> Mapping[str, Sequence[str]]:
         """Return what each role may do: its own permissions and those of its namespace. Raises NamespaceNotFound."""
-        return self._session.ask(resource_changes.read_topic_permissions, self._name)
+        return self._session.ask(resources.read_topic_permissions, self._name)
 
     def grant_permission(self, role: str, actions: Sequence[str]) -> Plan:
         """Plan replacing a role's permissions by ``actions`` (``produce``, ``consume`` …); raises InvalidValue."""
-        grant = resource_changes.Grant(role, actions)
-        kind = resource_changes.GRANT_ON_TOPIC
-        return self._planned_rows(resource_changes.plan_topic_permission, kind, self._name, grant)
+        grant = resources.Grant(role, actions)
+        kind = resources.GRANT_ON_TOPIC
+        return self._planned_rows(resources.plan_topic_permission, kind, self._name, grant)
 
     def revoke_permission(self, role: str) -> Plan:
         """Plan revoking a role's permissions on the topic; those on the namespace stay."""
-        kind, grant = resource_changes.REVOKE_ON_TOPIC, resource_changes.Grant(role)
-        return self._planned_rows(resource_changes.plan_topic_permission, kind, self._name, grant)
+        kind, grant = resources.REVOKE_ON_TOPIC, resources.Grant(role)
+        return self._planned_rows(resources.plan_topic_permission, kind, self._name, grant)
 
 
 def _given_schema(schema: Mapping[str, Any] | Path | str) -> schema_changes.NewSchema:  # Any: JSON
@@ -689,7 +669,7 @@ class Compaction(Planner):
             topic = topics.read_topic(reader.txn, self._name)
             return last_ids.find_last_id(reader, topic, verify=verify, problems=problems)
 
-    def find(self, time: Time, *, rule: ViewRule = "first-at-or-after") -> compaction_reading.FoundInView | None:
+    def find(self, time: Time, *, rule: ViewRule = "first-at-or-after") -> reading.FoundInView | None:
         """Return the first entry of the compacted ledger published at or after ``time``; ``position`` None if there are only older ones.
 
         ``rule`` ``broker`` bisects, assuming clocks that never run backwards. None if the topic was never compacted.
@@ -700,7 +680,7 @@ class Compaction(Planner):
             topic = topics.read_topic(reader.txn, self._name)
             return finding.find_in_view(reader, topic, wanted_ms, rule, problems)
 
-    def verify(self) -> compaction_forms.Verification | None:
+    def verify(self) -> forms.Verification | None:
         """Compare the compacted ledger with the entries that it was made from; None if the topic was never compacted.
 
         ``total`` counts differences, ``findings`` has kind, position and message of the first ones;
@@ -800,7 +780,7 @@ class Compactions(Planner):
     def plan(self, command: str, **job: Unpack[CompactionOptions]) -> Plan:
         """Plan a compaction command: see ``CompactionJob``. Raises InvalidValue."""
         arguments.check_keywords(job, CompactionOptions)
-        session, names, asked = self._session, self._names, compaction_forms.CompactionJob(command, **job)
+        session, names, asked = self._session, self._names, forms.CompactionJob(command, **job)
 
         def compact(store: StoreFile, *, previews: bool) -> tuple[store_plans.ChangeReport, ...]:
             with session.engine([], size_bytes) as engine:
