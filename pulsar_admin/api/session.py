@@ -9,15 +9,13 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from contextvars import ContextVar
 from pathlib import Path
-from threading import Lock
 from typing import TYPE_CHECKING, TypeVar, TypeVarTuple
 
 from pulsar_admin.arguments import Moment, Place, Time, position_of, time_ms_of, whole_number
 from pulsar_admin.broken import broken_texts, texts_of_broken
+from pulsar_admin.store.db.environment import SharedStore, Txn
 from pulsar_admin.store.db.environment import Store as StoreFile
-from pulsar_admin.store.db.environment import Txn
-from pulsar_admin.store.db.storeinfo import check_state
-from pulsar_admin.store.errors import InvalidValue, NotWritable, Refused, StoreError
+from pulsar_admin.store.errors import InvalidValue, StoreError
 from pulsar_admin.store.model.reader import EntryReader, Scanning, open_reader
 from pulsar_admin.store.model.topics import Topic, read_topic, select_topics
 from pulsar_admin.store.names import EARLIEST, LATEST, TopicName, TopicSelection
@@ -56,21 +54,17 @@ class Program:
     """A Python program as the host of a session, with or without an open store. "Now" is given, or the clock's; scans run on ``jobs``
     processes (0: one per core) or ``spark``; incomplete answers give a warning at the program's line. The host of a command's session is
     ``pulsar_admin.running.Running``.
-
-    An iteration in progress keeps LMDB's map open: reading the map after the file has shrunk would kill the process. So ``close``
-    refuses new work, and the last reader closes the map.
     """
 
     def __init__(self, store: StoreFile | None, now: Time | None, jobs: int, spark: SparkSession | None) -> None:
         if whole_number("jobs", jobs) < 0 or (spark is not None and jobs != 1):
             raise InvalidValue(f"jobs={jobs}: give 0 (one process a core) or more, and not with spark")
-        self._store = store
+        shared = SharedStore(store)
+        self.opened, self.writing, self.close = shared.opened, shared.writing, shared.close
+        self._has_store = store is not None
         self._jobs = jobs
         self._spark = spark
         self._now_ms = None if now is None else int(time_ms_of(now, int(time.time() * 1000)))
-        self._lock = Lock()
-        self._users = 0
-        self._closed = False
 
     # -- now ----------------------------------------------------------------------------------------------------------
 
@@ -90,7 +84,7 @@ class Program:
     @property
     def now_ms(self) -> int:
         """The time for reading, in epoch milliseconds: as given, otherwise the time of the copy, otherwise the clock's."""
-        return self.clock_ms if self._store is None else self.now.time_ms
+        return self.now.time_ms if self._has_store else self.clock_ms
 
     @property
     def now(self) -> Now:
@@ -123,55 +117,6 @@ class Program:
         then is a ``FromNow``; raises InvalidValue."""
         moment_ms = time_ms_of(value, self.clock_ms if changes else self.now_ms)
         return moment_ms if changes and self._given_ms is None else int(moment_ms)
-
-    # -- the open store -----------------------------------------------------------------------------------------------
-
-    @property
-    def _file(self) -> StoreFile:
-        assert self._store is not None  # without a store, nobody asks
-        return self._store
-
-    @contextmanager
-    def opened(self, *, unindexed: bool = False) -> Iterator[StoreFile]:
-        """Hold the store open while it is used; raises Refused when it was closed, and, unless ``unindexed``, has no index."""
-        with self._lock:
-            if self._closed:
-                raise Refused(f"{self._file.path} was closed", hint="open it again: pulsar_admin.open_store")
-            check_state(self._file.path, self._file.info, unindexed=unindexed)
-            self._users += 1
-        try:
-            yield self._file
-        finally:
-            with self._lock:
-                self._users -= 1
-                ends = self._closed and not self._users
-            if ends:
-                self._file.close()
-
-    @contextmanager
-    def writing(self, *, beside_readers: bool = False) -> Iterator[StoreFile]:
-        """Hold the store for work that writes; raises NotWritable, StoreBusy, and Refused while this process reads it.
-
-        LMDB's map may grow when much is written, which readers would not survive; ``beside_readers`` is for one small transaction.
-        """
-        with self.opened() as store:
-            if not store.writable:
-                raise NotWritable(
-                    f"{store.path} was opened for reading",
-                    hint="open it with open_store(…, writable=True)",
-                    path=str(store.path),
-                )
-            if self._users > 1 and not beside_readers:
-                raise Refused(f"an iteration still reads {store.path}", hint="end it first, or close its generator")
-            yield store
-
-    def close(self) -> None:
-        """Refuse new work, and close the store when its last reader is done."""
-        with self._lock:
-            ends = not self._closed and not self._users
-            self._closed = True
-        if ends:
-            self._file.close()
 
     # -- scans and messages -------------------------------------------------------------------------------------------
 
@@ -275,11 +220,10 @@ class Session:
         self.asked: EntryReader | None = None
         """The reader that a command asks everything of."""
         self.at, self.time_ms = host.at, host.time_ms
-        self.opened, self.writing, self.engine = host.opened, host.writing, host.engine
-        self.close = host.close
+        self.opened, self.writing, self.close = host.opened, host.writing, host.close
+        self.engine, self.each = host.engine, host.each
         self.fail, self.tell, self.confirm, self.warnings = host.fail, host.tell, host.confirm, host.warnings
         self.warn_of_broken, self.warn_of_broken_ledgers = host.warn_of_broken, host.warn_of_broken_ledgers
-        self.each = host.each
 
     @property
     def path(self) -> Path:

@@ -14,7 +14,7 @@ from pulsar_admin.api.session import Session, session_of
 from pulsar_admin.arguments import Checked, Count, Rate, Time
 from pulsar_admin.later import later
 from pulsar_admin.store.db.files import FileMode
-from pulsar_admin.store.db.storeinfo import REMOTE, check_new_store
+from pulsar_admin.store.db.storeinfo import check_new_store
 from pulsar_admin.store.errors import InvalidValue, check_choice
 from pulsar_admin.store.names import Profile, parse_topic
 from pulsar_admin.store.pace import PACE
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from pulsar_admin.confirm import Plan as Previewed
     from pulsar_admin.store.db.environment import Store as StoreFile
-    from pulsar_admin.store.disks.clone import CloneReport
-    from pulsar_admin.store.disks.salvage import SalvageReport
+    from pulsar_admin.store.disks import clone as cloning
+    from pulsar_admin.store.disks import salvage as salvaging
     from pulsar_admin.store.doctor import diagnosing
     from pulsar_admin.store.engine.operation import Engine
     from pulsar_admin.store.history.as_of import Moment
@@ -36,21 +36,25 @@ if TYPE_CHECKING:
     from pulsar_admin.store.sources.given_bookies import GivenBookie
     from pulsar_admin.store.sources.layout import Layout
     from pulsar_admin.store.sources.nodes import Source
-    from pulsar_admin.store.tables.export import TablesReport
-    from pulsar_admin.store.tables.importing import TablesImported
+    from pulsar_admin.store.tables import export as tabling
+    from pulsar_admin.store.tables import importing as loading
+    from pulsar_admin.store.transfer import bookie_export, ensemble_export, offloads, snapshot_export
     from pulsar_admin.store.transfer import bundle as bundles
+    from pulsar_admin.store.transfer import exports as exporting
     from pulsar_admin.store.transfer import imports as importing
     from pulsar_admin.store.transfer import refresh as refreshing
-    from pulsar_admin.store.transfer.bookie_export import BookieExportReport
-    from pulsar_admin.store.transfer.ensemble_export import EnsembleExportReport, EnsemblePlan
-    from pulsar_admin.store.transfer.exports import ExportReport
-    from pulsar_admin.store.transfer.imports import ImportPreview, ImportResult
-    from pulsar_admin.store.transfer.offloads import OffloadResult
-    from pulsar_admin.store.transfer.refresh import RefreshPreview, RefreshResult
-    from pulsar_admin.store.transfer.snapshot_export import SnapshotExportReport
 else:
     bundles = later("pulsar_admin.store.transfer.bundle")
     diagnosing = later("pulsar_admin.store.doctor.diagnosing")
+    exporting = later("pulsar_admin.store.transfer.exports")
+    bookie_export = later("pulsar_admin.store.transfer.bookie_export")
+    ensemble_export = later("pulsar_admin.store.transfer.ensemble_export")
+    snapshot_export = later("pulsar_admin.store.transfer.snapshot_export")
+    offloads = later("pulsar_admin.store.transfer.offloads")
+    cloning = later("pulsar_admin.store.disks.clone")
+    salvaging = later("pulsar_admin.store.disks.salvage")
+    tabling = later("pulsar_admin.store.tables.export")
+    loading = later("pulsar_admin.store.tables.importing")
     clusters = later("pulsar_admin.store.sources.cluster")
     given_bookies = later("pulsar_admin.store.sources.given_bookies")
     importing = later("pulsar_admin.store.transfer.imports")
@@ -78,7 +82,7 @@ def import_standalone(
     chroot: str | None = None,
     ledgers_root: str | None = None,
     max_rate: Rate | None = None,
-) -> ImportResult:
+) -> importing.ImportResult:
     """Import a standalone Pulsar's data directory into a new store; the source is only read, even while Pulsar runs.
 
     ``verify`` checks every entry's digest. ``max_rate`` limits reading to that many bytes a second, in this process only. ``jobs`` and
@@ -113,7 +117,7 @@ def import_cluster(
     chroot: str | None = None,
     ledgers_root: str | None = None,
     max_rate: Rate | None = None,
-) -> ImportResult:
+) -> importing.ImportResult:
     """Import the available parts of a cluster into a new store; ``Store.add_parts`` adds others later.
 
     ``metadata`` is a directory of ZooKeeper or RocksDB, or ``HOST:PORT,…/CHROOT`` of a running ensemble; ``client`` the TOML file with the
@@ -131,7 +135,7 @@ def import_cluster(
 
 
 @arguments.checked
-def import_tables(place: Path | str, path: Path | str, *, cluster: str | None = None) -> TablesImported:
+def import_tables(place: Path | str, path: Path | str, *, cluster: str | None = None) -> loading.TablesImported:
     """Create a store from tables that ``store export tables`` wrote to a directory or URL: of ``cluster``, or the only one.
 
     It needs the tables nodes, rows, bodies and entries of one export; messages are read from the logs' original place. ``incomplete`` of
@@ -141,15 +145,12 @@ def import_tables(place: Path | str, path: Path | str, *, cluster: str | None = 
     return load_tables(session_of(), str(place), Path(path), cluster)
 
 
-def load_tables(session: Session, place: str, path: Path, cluster: str | None) -> TablesImported:
+def load_tables(session: Session, place: str, path: Path, cluster: str | None) -> loading.TablesImported:
     """Create the store for a session; options are those of ``import_tables``."""
-    from pulsar_admin.store.tables.importing import find_tables
-    from pulsar_admin.store.tables.importing import import_tables as load
-
     check_new_store(path)
-    tables = find_tables(place, cluster)
+    tables = loading.find_tables(place, cluster)
     with session.progress(tables.rows, "rows", "import") as advance:
-        return load(tables, path, advance)
+        return loading.import_tables(tables, path, advance)
 
 
 def import_parts(
@@ -161,7 +162,7 @@ def import_parts(
     verify: bool = True,
     index: bool = True,
     at: Time | Moment | None = None,
-) -> ImportResult:
+) -> importing.ImportResult:
     """Import a layout for a session; options are those of ``import_cluster``."""
     from pulsar_admin.store.sources.roots import roots_text
 
@@ -236,7 +237,7 @@ def fetch_bookie(text: str, into: Path | str | None, *, beginnings: Path | str |
 
 
 @arguments.checked
-def preview_import(source: Path | str, path: Path | str) -> ImportPreview:
+def preview_import(source: Path | str, path: Path | str) -> importing.ImportPreview:
     """Return what ``import_standalone`` would read: metadata nodes, files, bytes. Raises what it raises before it writes."""
     from pulsar_admin.store.sources.layout import read_standalone_layout
 
@@ -244,7 +245,9 @@ def preview_import(source: Path | str, path: Path | str) -> ImportPreview:
     return preview_parts(session_of(), layout, Path(path))
 
 
-def preview_parts(session: Session, layout: Layout, path: Path, at: Time | Moment | None = None) -> ImportPreview:
+def preview_parts(
+    session: Session, layout: Layout, path: Path, at: Time | Moment | None = None
+) -> importing.ImportPreview:
     """Return what ``import_parts`` would read."""
     return importing.preview_import(layout_then(session, layout, at), path)
 
@@ -292,35 +295,23 @@ class Transfers(Checked):
     def __init__(self, session: Session) -> None:
         self._session = session
 
-    def preview_refresh(self) -> RefreshPreview:
+    def preview_refresh(self) -> refreshing.RefreshPreview:
         """Return what ``refresh`` would read; raises Refused (it was not imported), SourceNotFound.
 
         Bookies at URLs are not listed, because that would write; a warning says so.
         """
+        with self._session.opened() as store, self._session.warnings() as warn:
+            return refreshing.preview_refresh(store, warn)
 
-        with self._session.opened() as store:
-            if (store.path / REMOTE).exists():
-                self._session.warn(
-                    ["URLs are listed by a refresh alone: logs that are new or longer there do not count here"]
-                )
-            return refreshing.preview_refresh(store)
-
-    def refresh(self, *, forget: bool = False, verify: bool = True) -> RefreshResult:
+    def refresh(self, *, forget: bool = False, verify: bool = True) -> refreshing.RefreshResult:
         """Update the store from its sources: read new entries, merge changed metadata.
 
         Bookies at URLs are listed again. Changes made in the store stay. ``forget`` removes entries of deleted files
         from the index; ``verify`` checks digests. ``problems`` counts cases that a person must look at. Raises NotWritable,
         Refused, SourceNotFound, SourceChanged, DiskFull.
         """
-        from pulsar_admin.store.transfer.cataloguing import survey_files
-
         with self._session.writing() as store:
-            store.add_digests()  # also where the source is gone
-            if (store.path / REMOTE).exists():
-                from pulsar_admin.store.transfer.fetching import list_again
-
-                list_again(store)
-            size_bytes = survey_files(store, clusters.read_stored_layout(store.info)).bytes()
+            size_bytes = refreshing.prepare_refresh(store)
             with _bringing(self._session, size_bytes, "refresh") as (engine, advance, warn):
                 options = refreshing.RefreshOptions(verify, forget, self._session.clock_ms, engine)
                 return refreshing.refresh_store(store, options, advance, warn)
@@ -333,7 +324,7 @@ class Transfers(Checked):
         client: Path | str | None = None,
         chroot: str | None = None,
         ledgers_root: str | None = None,
-    ) -> ImportPreview:
+    ) -> importing.ImportPreview:
         """Return what ``add_parts`` would read: metadata nodes, files, bytes; raises what it raises before it writes."""
         layout = clusters.make_layout(*given_parts(metadata, bookies, client, chroot, ledgers_root))
         with self._session.opened() as store:
@@ -349,7 +340,7 @@ class Transfers(Checked):
         client: Path | str | None = None,
         chroot: str | None = None,
         ledgers_root: str | None = None,
-    ) -> RefreshResult:
+    ) -> refreshing.RefreshResult:
         """Add metadata, or the disks of bookies, that the store lacks; parameters as of ``import_cluster``.
 
         A stopped addition continues when it is called again, or with ``refresh``. Raises what ``import_cluster`` and ``refresh`` raise.
@@ -362,25 +353,24 @@ class Transfers(Checked):
             options = importing.ImportOptions(FileMode(mode), verify, self._session.clock_ms, engine)
             return refreshing.add_sources(store, layout, options, advance, warn)
 
-    def add_offload(self, place: str, *, dry_run: bool = False) -> OffloadResult:
+    def add_offload(self, place: str, *, dry_run: bool = False) -> offloads.OffloadResult:
         """Import ledgers from tiered storage: a directory of objects or MapFiles, or the URL of a bucket and prefix.
 
         ``dry_run`` only reports what it would import. ``absent`` of the result are offloaded ledgers that were not found. Raises
         SourceNotFound, NotFound, EntryLogCorrupt, MetadataCorrupt, Unsupported, NotWritable, DiskFull.
         """
         from pulsar_admin.store.sources.objects import open_objects
-        from pulsar_admin.store.transfer.offloads import add_offload, plan_offload, preview_offload
 
         with self._session.opened() as store:
-            plan = plan_offload(store, place, open_objects(place))
+            plan = offloads.plan_offload(store, place, open_objects(place))
             if dry_run:
-                return preview_offload(store, plan)
+                return offloads.preview_offload(store, plan)
         with self._session.writing() as store, self._session.progress(plan.bytes, "bytes", "add") as advance:
-            return add_offload(store, plan, self._session.clock_ms, advance)
+            return offloads.add_offload(store, plan, self._session.clock_ms, advance)
 
     def export(
         self, directory: Path | str, *, in_place: bool = False, annotate: Form | None = None, dry_run: bool = False
-    ) -> ExportReport:
+    ) -> exporting.ExportReport:
         """Write the store's changes into a new copy of the imported directory, or ``in_place`` into the directory itself.
 
         A broker starts on it. ``annotate`` adds publish times (PIP-345) of closed ledgers, as properties or fields. ``dry_run`` only plans
@@ -388,14 +378,15 @@ class Transfers(Checked):
         SourceBusy, StalePlan, Refused.
         """
         from pulsar_admin.store.model.publish_times import Form
-        from pulsar_admin.store.transfer.exports import plan_export, run_export
 
         if annotate is not None:
             check_choice("annotate", annotate, Form)
         now_ms = self._session.clock_ms
         return self._exported(
-            lambda store: plan_export(store, Path(directory), in_place=in_place, annotate=annotate, now_ms=now_ms),
-            run_export,
+            lambda store: exporting.plan_export(
+                store, Path(directory), in_place=in_place, annotate=annotate, now_ms=now_ms
+            ),
+            exporting.run_export,
             dry_run,
         )
 
@@ -423,7 +414,7 @@ class Transfers(Checked):
         client: Path | str | None = None,
         jute_maxbuffer: Count = 1_048_575,
         dry_run: bool = False,
-    ) -> EnsembleExportReport:
+    ) -> ensemble_export.EnsembleExportReport:
         """Write the store's changes into the live ensemble at ``HOST:PORT,…/CHROOT`` as one transaction; ``dry_run`` only plans it.
 
         ``client`` is the TOML file with the login. Returns the nodes written and the zxid. Raises StalePlan if a node changed, Refused if a
@@ -431,31 +422,30 @@ class Transfers(Checked):
         within 30 s).
         """
         from pulsar_admin.store.sources.ensemble import parse_address, read_client
-        from pulsar_admin.store.transfer.ensemble_export import plan_ensemble_export, run_ensemble_export
 
         place, login = parse_address(address), read_client(None if client is None else Path(client))
 
-        def plan(store: StoreFile) -> EnsemblePlan:
-            planned = plan_ensemble_export(store, place, login, jute_maxbuffer)
+        def plan(store: StoreFile) -> ensemble_export.EnsemblePlan:
+            planned = ensemble_export.plan_ensemble_export(store, place, login, jute_maxbuffer)
             if not planned.nodes:
                 self._session.tell(f"{place} has every change of the store: nothing to write")
             return planned
 
         return self._exported(
-            plan, lambda store, planned, now_ms: run_ensemble_export(store, planned, login, now_ms), dry_run
+            plan,
+            lambda store, planned, now_ms: ensemble_export.run_ensemble_export(store, planned, login, now_ms),
+            dry_run,
         )
 
-    def export_snapshot(self, directory: Path | str, *, force: bool = False) -> SnapshotExportReport:
+    def export_snapshot(self, directory: Path | str, *, force: bool = False) -> snapshot_export.SnapshotExportReport:
         """Write the store's metadata as a snapshot into a new directory, the dataDir that a ZooKeeper server starts on.
 
         ``force`` accepts nodes that could not be imported. Raises AlreadyExists, Refused, MetadataCorrupt.
         """
-        from pulsar_admin.store.transfer.snapshot_export import apply_snapshot_export, plan_snapshot_export
-
         now_ms = self._session.clock_ms
         return self._exported(
-            lambda store: plan_snapshot_export(store, Path(directory), now_ms, force=force),
-            lambda store, plan, _: apply_snapshot_export(store, plan),
+            lambda store: snapshot_export.plan_snapshot_export(store, Path(directory), now_ms, force=force),
+            lambda store, plan, _: snapshot_export.apply_snapshot_export(store, plan),
             False,
             changes=False,
         )
@@ -469,7 +459,7 @@ class Transfers(Checked):
         boot_at: Path | str | None = None,
         bookie_id: str = "127.0.0.1:3181",
         dry_run: bool = False,
-    ) -> CloneReport:
+    ) -> cloning.CloneReport:
         """Write the store's cluster, or some topics, as one new standalone directory; ``dry_run`` only plans it.
 
         ``cluster`` is its name, if the metadata has several, or ``NAME=NEW``. It only starts at the path ``boot_at``, by default
@@ -477,18 +467,20 @@ class Transfers(Checked):
         it. Raises AlreadyExists, InvalidValue, TopicNotFound, Refused if the metadata has several clusters and ``cluster`` names none,
         SourceChanged, StalePlan, DiskFull.
         """
-        from pulsar_admin.store.disks.clone import CloneRequest, apply_clone, plan_clone
-
-        request = CloneRequest(
+        request = cloning.CloneRequest(
             Path(directory),
             None if boot_at is None else Path(boot_at),
             tuple(map(parse_topic, arguments.given_texts("topics", topics))),
             cluster,
             bookie_id,
         )
-        return self._exported(lambda store: plan_clone(store, request), apply_clone, dry_run, changes=False)
+        return self._exported(
+            lambda store: cloning.plan_clone(store, request), cloning.apply_clone, dry_run, changes=False
+        )
 
-    def salvage(self, bookie: str | GivenBookie, *, collected: bool = False, dry_run: bool = False) -> SalvageReport:
+    def salvage(
+        self, bookie: str | GivenBookie, *, collected: bool = False, dry_run: bool = False
+    ) -> salvaging.SalvageReport:
         """Rebuild the index of a stopped bookie from its logs and journals; cut a journal, or put marks aside, that prevent its start.
 
         ``bookie`` is that of ``import_cluster``, with all directories; ``collected`` includes ledgers that garbage collection took out of
@@ -496,11 +488,11 @@ class Transfers(Checked):
         directory, whether a salvage is ``needed``, and where old files are ``kept``. Raises InvalidValue, Refused (of another cluster),
         SourceNotFound, SourceBusy, Unsupported, StalePlan, NotWritable, DiskFull.
         """
-        from pulsar_admin.store.disks.salvage import apply_salvage, plan_salvage
-
         return self._exported(
-            lambda store: plan_salvage(store, given_bookies.find_bookie(given_bookie(bookie)), collected=collected),
-            lambda store, plan, _: apply_salvage(store, plan),
+            lambda store: salvaging.plan_salvage(
+                store, given_bookies.find_bookie(given_bookie(bookie)), collected=collected
+            ),
+            lambda store, plan, _: salvaging.apply_salvage(store, plan),
             dry_run,
             changes=False,
         )
@@ -516,17 +508,21 @@ class Transfers(Checked):
             findings, beside = diagnosing.check_store(store), None if names is None else Path(names)
             return bundles.write_bundle(store, Path(file), beside, findings, self._session.clock_ms)
 
-    def export_bookies(self, bookies: Iterable[str | GivenBookie], *, dry_run: bool = False) -> BookieExportReport:
+    def export_bookies(
+        self, bookies: Iterable[str | GivenBookie], *, dry_run: bool = False
+    ) -> bookie_export.BookieExportReport:
         """Write the ledgers created here to stopped bookies, as of ``import_cluster``, with as many copies as the topics' ledgers have, and
         the new id of a renamed bookie into the ``VERSION`` of its directories.
 
         ``dry_run`` only plans it. Returns the ledgers, their bookies, the entries and cookies written; ``export_zookeeper`` transfers the
         metadata. Raises InvalidValue, Refused, NotFound, SourceNotFound, SourceBusy, StalePlan.
         """
-        from pulsar_admin.store.transfer.bookie_export import apply_bookie_export, plan_bookie_export
-
         given, now_ms = [*map(given_bookie, bookies)], self._session.clock_ms
-        return self._exported(lambda store: plan_bookie_export(store, given, now_ms), apply_bookie_export, dry_run)
+        return self._exported(
+            lambda store: bookie_export.plan_bookie_export(store, given, now_ms),
+            bookie_export.apply_bookie_export,
+            dry_run,
+        )
 
     def export_tables(
         self,
@@ -539,7 +535,7 @@ class Transfers(Checked):
         columns: Profile | None = None,
         iceberg: bool = False,
         catalog: str | None = None,
-    ) -> TablesReport:
+    ) -> tabling.TablesReport:
         """Write the store as Parquet tables into a directory or URL, by the jobs or Spark of ``open_store``.
 
         ``cluster`` is its name in the tables; ``only`` restricts the tables; ``messages`` adds that table, with ``payload``, or with
@@ -548,17 +544,15 @@ class Transfers(Checked):
         warning. Raises InvalidValue, Refused, StalePlan, StoreBusy, SourceNotFound, SliceFailed, DiskFull, NotWritable; after an error the
         tables are unchanged.
         """
-        from pulsar_admin.store.tables.export import ExportRequest, export_tables, scanned_bytes
-
         if iceberg:
             from pulsar_admin.store.tables.iceberg import export_iceberg as export
         else:
-            export = export_tables
+            export = tabling.export_tables
         chosen = arguments.given_texts("only", only)
-        request = ExportRequest(str(directory), cluster, chosen, catalog, payload, columns, messages, iceberg)
+        request = tabling.ExportRequest(str(directory), cluster, chosen, catalog, payload, columns, messages, iceberg)
         with self._session.reporting() as problems, self._session.reader(unindexed=True) as reader:
             request = request.checked(reader.txn.store.info.state)
-            size_bytes = scanned_bytes(reader, request)
+            size_bytes = tabling.scanned_bytes(reader, request)
             with (
                 self._session.engine([], size_bytes) as engine,
                 self._session.progress(size_bytes, "bytes", "export") as advance,

@@ -18,6 +18,7 @@ from heapq import merge
 from itertools import islice
 from operator import itemgetter
 from pathlib import Path
+from threading import Lock
 from typing import Any, TypeVar, cast
 
 import lmdb
@@ -28,7 +29,16 @@ from pulsar_admin.store.db import locks, storeinfo
 from pulsar_admin.store.db.backups import back_up, damaged_store
 from pulsar_admin.store.db.file import DATA_FILE, CommitRecord, is_as_committed, read_commit
 from pulsar_admin.store.db.rows import DIGEST_BYTES, NAME_ENDING, WHOLE, altered_row, crc32c, sealed
-from pulsar_admin.store.errors import DiskFailed, DiskFull, IndexCorrupt, NotWritable, StoreBusy, StoreError, reason_of
+from pulsar_admin.store.errors import (
+    DiskFailed,
+    DiskFull,
+    IndexCorrupt,
+    NotWritable,
+    Refused,
+    StoreBusy,
+    StoreError,
+    reason_of,
+)
 
 DATABASES = (
     "tree",
@@ -831,6 +841,64 @@ def open_store(
     if not unfinished:
         storeinfo.check_state(path, info, unindexed=unindexed)
     return Store(path, writable=writable, lock=lock)
+
+
+class SharedStore:
+    """An open store (None: without one, nobody asks) of several threads and iterations.
+
+    An iteration in progress keeps LMDB's map open: reading the map after the file has shrunk would kill the process. So ``close``
+    refuses new work, and the last reader closes the map.
+    """
+
+    def __init__(self, store: Store | None) -> None:
+        self._store = store
+        self._lock = Lock()
+        self._users = 0
+        self._closed = False
+
+    @contextmanager
+    def opened(self, *, unindexed: bool = False) -> Iterator[Store]:
+        """Hold the store open while it is used; raises Refused when it was closed, and, unless ``unindexed``, has no index."""
+        store = self._store
+        assert store is not None
+        with self._lock:
+            if self._closed:
+                raise Refused(f"{store.path} was closed", hint="open it again: pulsar_admin.open_store")
+            storeinfo.check_state(store.path, store.info, unindexed=unindexed)
+            self._users += 1
+        try:
+            yield store
+        finally:
+            with self._lock:
+                self._users -= 1
+                ends = self._closed and not self._users
+            if ends:
+                store.close()
+
+    @contextmanager
+    def writing(self, *, beside_readers: bool = False) -> Iterator[Store]:
+        """Hold the store for work that writes; raises NotWritable, StoreBusy, and Refused while this process reads it.
+
+        LMDB's map may grow when much is written, which readers would not survive; ``beside_readers`` is for one small transaction.
+        """
+        with self.opened() as store:
+            if not store.writable:
+                raise NotWritable(
+                    f"{store.path} was opened for reading",
+                    hint="open it with open_store(…, writable=True)",
+                    path=str(store.path),
+                )
+            if self._users > 1 and not beside_readers:
+                raise Refused(f"an iteration still reads {store.path}", hint="end it first, or close its generator")
+            yield store
+
+    def close(self) -> None:
+        """Refuse new work, and close the store when its last reader is done."""
+        with self._lock:
+            ends = not self._closed and not self._users
+            self._closed = True
+        if ends and self._store is not None:
+            self._store.close()
 
 
 @contextmanager

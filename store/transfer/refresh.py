@@ -44,6 +44,7 @@ from pulsar_admin.store.db.files import (
     put_damage,
 )
 from pulsar_admin.store.db.rows import altered_row
+from pulsar_admin.store.db.storeinfo import REMOTE
 from pulsar_admin.store.db.tree import Node, Row, decode_node, find_node, iter_nodes
 from pulsar_admin.store.errors import IndexCorrupt, Refused
 from pulsar_admin.store.files import scratch_directory
@@ -165,8 +166,10 @@ class RefreshPreview(Answer, frozen=True):
     dry_run: bool = True
 
 
-def preview_refresh(store: Store) -> RefreshPreview:
+def preview_refresh(store: Store, warn: imports.Warn) -> RefreshPreview:
     """Return what ``refresh_store`` would read; raises what it raises before it writes."""
+    if (store.path / REMOTE).exists():
+        warn("URLs are listed by a refresh alone: logs that are new or longer there do not count here")
     survey = survey_files(store, cluster.read_stored_layout(store.info))
     lost, elsewhere = _find_lost(store, survey)
     return RefreshPreview(
@@ -179,6 +182,16 @@ def preview_refresh(store: Store) -> RefreshPreview:
         elsewhere,
         survey.bytes(),
     )
+
+
+def prepare_refresh(store: Store) -> int:
+    """List bookies at URLs again, and return how many bytes ``refresh_store`` has to read; the store is open for writing."""
+    store.add_digests()  # also where the source is gone
+    if (store.path / REMOTE).exists():
+        from pulsar_admin.store.transfer.fetching import list_again  # hardly any store has bookies at URLs
+
+        list_again(store)
+    return survey_files(store, cluster.read_stored_layout(store.info)).bytes()
 
 
 def refresh_store(
