@@ -192,8 +192,7 @@ class TopicPolicies(PolicyPlans):
     ) -> tuple[policy_values.PolicyValue, ...]:
         """Return a policy's values in the topics: their own, or ``applied``: those in force.
 
-        ``subscription`` selects those of one subscription; ``global_`` those shared by all clusters. Raises
-        InvalidValue.
+        ``subscription`` selects those of one subscription; ``global_`` those shared by all clusters. Raises InvalidValue.
         """
         options = {"applied": applied, "subscription": subscription, "global_": global_}
         policy = table.policy_named(name, self._group)
@@ -392,10 +391,7 @@ class Topic(PolicyPlans):
         return self._told(stats_reports.read_topic_stats, options)
 
     def last_message_id(self) -> Position:
-        """Return the position of the last message, with its index inside a batch; entry −1 for a topic without one.
-
-        The last entry counts even if it is a marker.
-        """
+        """Return the position of the last message, even a marker, with its index inside a batch; entry −1 for a topic without one."""
         last = self.last_entry_id()
         return Position(last.ledger_id, last.entry_id, last.batch_index)
 
@@ -481,8 +477,7 @@ class Topic(PolicyPlans):
     def measured_nacks(self, subscription: str | None = None) -> holes.TopicNacks:
         """Return the topic's entries per second, and a subscription's acknowledgement holes, for ``nack_sizes``, from the index.
 
-        Raises TopicNotFound (also for a partitioned topic: ask its partitions), SubscriptionNotFound, InvalidValue (no
-        times).
+        Raises TopicNotFound (also for a partitioned topic: ask its partitions), SubscriptionNotFound, InvalidValue (no times).
         """
         return self._session.ask_entries(holes.read_topic_nacks, self._name, subscription)
 
@@ -516,8 +511,7 @@ class Topic(PolicyPlans):
     def cursor(self, name: str) -> api_cursors.Cursor:
         """Return the cursor of a subscription; for a partitioned topic, those of all partitions together.
 
-        Raises SubscriptionNotFound if no partition has it; ``Store.cursors(…).histories()`` shows what is left of a
-        deleted one.
+        Raises SubscriptionNotFound if no partition has it; ``Store.cursors(…).histories()`` shows what is left of a deleted one.
         """
         self._session.ask(cursor_model.check_subscription, self._name, name)
         return api_cursors.Cursor(self._session, self._name, name)
@@ -605,13 +599,11 @@ class Topic(PolicyPlans):
 
     def set_properties(self, properties: Mapping[str, str]) -> Plan:
         """Plan setting properties and keeping the others."""
-        kind = topic_changes.UPDATE_PROPERTIES
-        return self._planned_rows(topic_changes.plan_properties, kind, self._name, properties, ())
+        return self._planned_rows(topic_changes.plan_properties, self._name, properties)
 
     def remove_properties(self, *keys: str) -> Plan:
         """Plan removing properties."""
-        kind = topic_changes.REMOVE_PROPERTIES
-        return self._planned_rows(topic_changes.plan_properties, kind, self._name, {}, keys)
+        return self._planned_rows(topic_changes.plan_properties, self._name, keys)
 
     def permissions(self) -> Mapping[str, Sequence[str]]:
         """Return what each role may do: its own permissions and those of its namespace. Raises NamespaceNotFound."""
@@ -619,8 +611,7 @@ class Topic(PolicyPlans):
 
     def grant_permission(self, role: str, actions: Sequence[str]) -> Plan:
         """Plan replacing a role's permissions by ``actions`` (``produce``, ``consume`` …); raises InvalidValue."""
-        grant = resources.Grant(role, actions)
-        kind = resources.GRANT_ON_TOPIC
+        kind, grant = resources.GRANT_ON_TOPIC, resources.Grant(role, actions)
         return self._planned_rows(resources.plan_topic_permission, kind, self._name, grant)
 
     def revoke_permission(self, role: str) -> Plan:
@@ -718,8 +709,7 @@ class Compaction(Planner):
         from_start: bool = False,
         skip_damaged: bool = False,
     ) -> Plan:
-        """Plan keeping the latest message of every key in a new compacted ledger; its preview reads everything and
-        writes nothing.
+        """Plan keeping the latest message of every key in a new compacted ledger; its preview reads everything and writes nothing.
 
         ``form`` and ``rule`` concern batches and null values, docs/howto/compaction.md compares them. ``encrypted``
         batches are kept, or with ``by-key`` each is one message with the entry's key. ``from_start`` reads the topic

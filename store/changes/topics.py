@@ -312,17 +312,15 @@ def read_properties(txn: Txn, name: TopicName) -> Properties:
     return in_hash_map_order(read_topic(txn, name).managed.properties)
 
 
-UPDATE_PROPERTIES = ChangeKind("topics update-properties", "update properties of {place}")
-REMOVE_PROPERTIES = ChangeKind("topics remove-properties", "remove properties of {place}")
-
-
-def plan_properties(
-    txn: Txn, kind: ChangeKind, name: TopicName, given: Properties, removed: Collection[str], now_ms: int
-) -> Plan:
-    """Plan setting and removing properties of a topic, whose others stay; raises TopicNotFound, MetadataCorrupt."""
+def plan_properties(txn: Txn, name: TopicName, given: Properties | Collection[str], now_ms: int) -> Plan:
+    """Plan setting properties of a topic, or removing those with the given keys; the others stay. Raises TopicNotFound, MetadataCorrupt."""
+    verb = "update" if isinstance(given, Mapping) else "remove"
+    kind = ChangeKind(f"topics {verb}-properties", f"{verb} properties of {{place}}")
 
     def change(found: Properties) -> dict[str, str]:
-        return {key: value for key, value in {**found, **given}.items() if key not in removed}
+        if isinstance(given, Mapping):
+            return {**found, **given}
+        return {key: value for key, value in found.items() if key not in given}
 
     node = None if name.is_partition else find_node(txn, name.partitioned_path)
     if node is None:

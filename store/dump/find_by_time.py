@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from msgspec import Struct
@@ -36,11 +36,6 @@ BROKER: FindRule = "broker"
 Advance = Callable[[int], None]
 OpenProgress = Callable[[int], AbstractContextManager[Advance]]
 """Shows how far a scan of so many bytes is: opened with their number, told each part of them."""
-
-
-def no_progress(size_bytes: int) -> AbstractContextManager[Advance]:
-    """Show nothing."""
-    return nullcontext(lambda count: None)
 
 
 class TimeQuestion(Struct, frozen=True):
@@ -119,7 +114,7 @@ class FoundEntry(Answer, frozen=True):
 
 
 def find_entry(
-    reader: EntryReader, topic: Topic, question: TimeQuestion, *, explain: bool, progress: OpenProgress = no_progress
+    reader: EntryReader, topic: Topic, question: TimeQuestion, *, explain: bool, progress: OpenProgress
 ) -> FoundEntry:
     """Return the answer to a question in a topic, with ``explain`` its proof; the first two rules are exact on clocks that run backwards.
 
