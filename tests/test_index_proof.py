@@ -16,7 +16,7 @@ from msgspec import field
 
 from pulsar_admin.store.db.blocks import BLOCK_HEADER, block_key, ledger_key
 from pulsar_admin.store.db.environment import Txn, create_store, open_store
-from pulsar_admin.store.doctor.diagnosing import check_store
+from pulsar_admin.store.doctor.diagnosing import Look, check_store
 from pulsar_admin.store.engine.local import LocalEngine
 from pulsar_admin.store.engine.operation import Finished, Reducing
 from pulsar_admin.store.engine.slices import Cut, FileRange
@@ -87,8 +87,9 @@ def _raising(error: Exception) -> Callable[..., str]:
 
 
 def _told(path: Path, engine: Merging | None) -> list[tuple[str, str, str]]:
-    with open_store(path) as store:
-        return [(one.code, one.where, one.message) for one in check_store(store, deep=True, engine=engine)]
+    with open_store(path) as store, open_reader(store) as reader:
+        found = check_store(store, deep=True, look=Look(reader, engine))
+        return [(one.code, one.where, one.message) for one in found]
 
 
 def _astray(path: Path) -> dict[str, list[int]]:

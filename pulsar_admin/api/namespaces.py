@@ -52,7 +52,7 @@ class Resources(Planner):
 
     def tenant(self, name: str) -> resources.TenantInfo:
         """Return a tenant's ``admin_roles`` and ``allowed_clusters``; raises TenantNotFound."""
-        return resources.TENANT.record(self._session.ask(resources.read_tenant, name), f"tenant {name}")
+        return resources.TENANT.record(self._session.ask(resources.read_tenant, name), name)
 
     def create_tenant(
         self, name: str, *, admin_roles: Sequence[str] = (), allowed_clusters: Sequence[str] = ()
@@ -100,11 +100,11 @@ class Resources(Planner):
     def bookie_racks(self) -> Mapping[str, Mapping[str, resources.BookieRack]]:
         """Return by group and bookie its ``rack`` and ``hostname``."""
         groups = self._session.ask(resources.read_racks)
-        return {group: resources.BOOKIE_RACK.records(racks, "the rack of") for group, racks in groups.items()}
+        return {group: resources.BOOKIE_RACK.records(racks) for group, racks in groups.items()}
 
     def bookie_rack(self, bookie: str) -> resources.BookieRack:
         """Return ``rack`` and ``hostname`` of a bookie; raises ResourceNotFound."""
-        return resources.BOOKIE_RACK.record(self._session.ask(resources.read_rack, bookie), f"the rack of {bookie}")
+        return resources.BOOKIE_RACK.record(self._session.ask(resources.read_rack, bookie), bookie)
 
     def set_bookie_rack(self, bookie: str, rack: str, *, group: str = "default", hostname: str | None = None) -> Plan:
         """Plan setting the rack and group of a bookie, ``host:port``; raises InvalidValue."""
@@ -147,8 +147,7 @@ class Resources(Planner):
 
     def resource_group(self, name: str) -> resources.ResourceGroup:
         """Return the rates of a resource group, −1: any; raises ResourceNotFound."""
-        found = self._session.ask(resources.read_resource_group, name)
-        return resources.RESOURCE_GROUP.record(found, f"resource group {name}")
+        return resources.RESOURCE_GROUP.record(self._session.ask(resources.read_resource_group, name), name)
 
     def create_resource_group(self, name: str, **rates: int | None) -> Plan:
         """Plan creating or changing a resource group: ``publish_messages``, ``publish_bytes``, ``dispatch_messages``, ``dispatch_bytes``.
@@ -172,7 +171,7 @@ class Resources(Planner):
     def bundle_quota(self, namespace: str | None = None, bundle: str | None = None) -> resources.BundleQuota:
         """Return the quota of a bundle, ``0xLOW_0xHIGH``, or the default one. Raises InvalidValue, NamespaceNotFound."""
         quota = self._session.ask(resources.read_bundle_quota, _parsed(namespace), bundle)
-        return resources.BUNDLE_QUOTA.record(quota, "the quota")
+        return resources.BUNDLE_QUOTA.record(quota, bundle or "bundles")
 
     def set_bundle_quota(
         self,
@@ -227,7 +226,7 @@ class Cluster(Planner):
 
     def settings(self) -> resources.ClusterSettings:
         """Return its URLs and client settings: ``service_url``, ``broker_service_url`` …"""
-        return resources.CLUSTER.record(self._session.ask(resources.read_cluster, self._name), f"cluster {self._name}")
+        return resources.CLUSTER.record(self._session.ask(resources.read_cluster, self._name), self._name)
 
     def update(self, settings: Json, *, file: Path | str | None = None) -> Plan:
         """Plan replacing all settings of the cluster, its peers too; parameters and errors as of ``Store.create_cluster``."""
@@ -251,8 +250,7 @@ class Cluster(Planner):
 
     def migration(self) -> resources.Migration:
         """Return whether it is ``migrated``, and to where (``migrated_cluster_url``); ResourceNotFound: that was never set."""
-        found = self._session.ask(resources.read_migration, self._name)
-        return resources.MIGRATION.record(found, f"the migration of {self._name}")
+        return resources.MIGRATION.record(self._session.ask(resources.read_migration, self._name), self._name)
 
     def set_migration(self, *, migrated: bool, urls: Mapping[str, str | None]) -> Plan:
         """Plan setting whether the cluster, which need not exist, is migrated, and its new ``serviceUrl``, ``brokerServiceUrl``, and
@@ -264,13 +262,11 @@ class Cluster(Planner):
 
     def failure_domains(self) -> Mapping[str, resources.FailureDomain]:
         """Return its failure domains by name, each with its ``brokers``; as upstream none for a cluster that does not exist."""
-        return resources.DOMAIN.records(self._session.ask(resources.read_domains, self._name), "failure domain")
+        return resources.DOMAIN.records(self._session.ask(resources.read_domains, self._name))
 
     def failure_domain(self, name: str) -> resources.FailureDomain:
         """Return one failure domain; raises ResourceNotFound."""
-        return resources.DOMAIN.record(
-            self._session.ask(resources.read_domain, self._name, name), f"failure domain {name}"
-        )
+        return resources.DOMAIN.record(self._session.ask(resources.read_domain, self._name, name), name)
 
     def create_failure_domain(self, name: str, brokers: Sequence[str]) -> Plan:
         """Plan setting the brokers of a failure domain; raises Refused for a broker of another domain."""
@@ -298,13 +294,12 @@ class Cluster(Planner):
 
     def isolation_policies(self) -> Mapping[str, resources.IsolationPolicy]:
         """Return by name which ``namespaces`` only its ``primary`` and ``secondary`` brokers serve; ResourceNotFound: never set."""
-        found = self._session.ask(resources.read_isolation, self._name)
-        return resources.ISOLATION_POLICY.records(found, "isolation policy")
+        return resources.ISOLATION_POLICY.records(self._session.ask(resources.read_isolation, self._name))
 
     def isolation_policy(self, name: str) -> resources.IsolationPolicy:
         """Return one isolation policy; raises ResourceNotFound."""
         found = self._session.ask(resources.read_isolation_policy, self._name, name)
-        return resources.ISOLATION_POLICY.record(found, f"isolation policy {name}")
+        return resources.ISOLATION_POLICY.record(found, name)
 
     def broker_isolation(self, broker: str) -> resources.BrokerIsolation:
         """Return the isolation policies that concern a broker, which need not exist."""
@@ -322,8 +317,7 @@ class Cluster(Planner):
         failover_type: str = "min_available",
         unload_scope: str | None = None,
     ) -> Plan:
-        """Plan that ``primary`` brokers serve the namespaces, and ``secondary`` ones if few primary run; all are
-        regular expressions.
+        """Plan that ``primary`` brokers serve the namespaces, and ``secondary`` ones if few primary run: regular expressions.
 
         ``failover`` has ``min_limit`` and ``usage_threshold`` as texts; ``unload_scope`` is what brokers unload for
         the change. Raises InvalidValue.

@@ -354,7 +354,8 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
         """
         options = diagnosing.DoctorOptions(deep, each, codes, severities)
         with _looking(self._session, "doctor", deep=deep) as look:
-            return tuple(look.diagnose(options, self._session.now_ms, self._session.processes))
+            store, now_ms, processes = look.reader.txn.store, self._session.now_ms, self._session.processes
+            return tuple(diagnosing.diagnose(store, now_ms=now_ms, options=options, look=look, processes=processes))
 
     def compare_findings(
         self,
@@ -588,8 +589,8 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
 
 def iter_check(session: Session, *, deep: bool) -> Iterator[Finding]:
     """Yield what ``Store.check`` returns."""
-    with _looking(session, "check", deep=deep) as (reader, engine, advance):
-        yield from diagnosing.check_store(reader.txn.store, deep=deep, advance=advance, engine=engine, reader=reader)
+    with _looking(session, "check", deep=deep) as look:
+        yield from diagnosing.check_store(look.reader.txn.store, deep=deep, look=look)
 
 
 @contextmanager

@@ -8,7 +8,7 @@ findings are kept, and the rest is summed up.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from heapq import heappush, heappushpop
 from itertools import chain
@@ -64,27 +64,20 @@ def diagnose(
     *,
     now_ms: int,
     options: DoctorOptions | None = None,
-    advance: Callable[[int], None] = lambda count: None,
-    engine: Engine | None = None,
-    reader: EntryReader | None = None,
+    look: Look | None = None,
     processes: int = 1,
     counting: Counting | None = None,
 ) -> Iterator[Finding]:
     """Yield the findings about a store and what Pulsar left in it, the worst first: by severity, then by messages and bytes at stake.
 
-    ``now_ms`` is the time that ages and due messages are counted at. ``advance`` is given the bytes that a deep look has read, on
-    ``engine`` or in this process, and by any other look the topics; for many topics ``processes`` may be used, 0: one a core. ``reader``:
-    one of the store that the caller has, which then keeps the facts that are read; ``counting``: done on the way, where others are used.
+    ``now_ms`` is the time that ages and due messages are counted at. For many topics ``processes`` may be used, 0: one a core.
+    ``counting``: done on the way, where others are used.
     """
     options = options or DoctorOptions()
     ranking = Ranking(options.each)
-    if options.deep:
-        refuse_bundle(store)
-    with open_reader(store) if reader is None else nullcontext(reader) as current:
-        facts, budget = DeepFacts(store, current, advance, engine), ReadBudget(unlimited=options.deep)
-        if options.deep:
-            facts.meet()
-        visit = (lambda: None) if options.deep else partial(advance, 1)
+    with _open_facts(store, look, options.deep) as facts:
+        budget = ReadBudget(unlimited=options.deep)
+        visit = (lambda: None) if options.deep else partial(facts.advance, 1)
         looked = judge_store(facts, now_ms=now_ms, budget=budget, visit=visit, processes=processes, counting=counting)
         for finding in chain(looked, judge_deep(facts) if options.deep else ()):
             is_meant = not options.codes or finding.code in options.codes
@@ -94,24 +87,24 @@ def diagnose(
 
 
 class Look(NamedTuple):
-    """With what everything is looked at, see ``diagnose``."""
+    """With what everything is looked at: a reader, which keeps the facts that are read; ``advance`` is given the bytes that a deep look
+    has read, on ``engine`` or in this process, and by any other look the topics."""
 
     reader: EntryReader
-    engine: Engine | None
-    advance: Callable[[int], None]
+    engine: Engine | None = None
+    advance: Callable[[int], None] = lambda count: None
 
-    def diagnose(self, options: DoctorOptions, now_ms: int, processes: int) -> Iterator[Finding]:
-        """Yield the findings, see ``diagnose``."""
-        reader, engine, advance = self
-        return diagnose(
-            reader.txn.store,
-            now_ms=now_ms,
-            options=options,
-            advance=advance,
-            engine=engine,
-            reader=reader,
-            processes=processes,
-        )
+
+@contextmanager
+def _open_facts(store: Store, look: Look | None, deep: bool) -> Iterator[DeepFacts]:
+    if deep:
+        refuse_bundle(store)
+    with open_reader(store) if look is None else nullcontext(look.reader) as reader:
+        _, engine, advance = look or Look(reader)
+        facts = DeepFacts(store, reader, advance, engine)
+        if deep:
+            facts.meet()
+        yield facts
 
 
 def extent_of_look(txn: Txn, *, deep: bool) -> tuple[int, str]:
@@ -249,27 +242,14 @@ def count_of(finding: Finding) -> int:
 # -- check ------------------------------------------------------------------------------------------------------------
 
 
-def check_store(
-    store: Store,
-    *,
-    deep: bool = False,
-    advance: Callable[[int], None] = lambda count: None,
-    engine: Engine | None = None,
-    reader: EntryReader | None = None,
-) -> Iterator[Finding]:
+def check_store(store: Store, *, deep: bool = False, look: Look | None = None) -> Iterator[Finding]:
     """Yield every finding about a store, the worst first, those of a deep check as they are found; many of one kind as one.
 
-    ``deep`` reads every catalogued byte, on ``engine`` or in this process: all digests, index and metadata against the data.
-    A bad row or record is a finding, never an error; ``advance`` is given the bytes a deep check has read, by any other the topics.
-    ``reader``: as of ``diagnose``.
+    ``deep`` reads every catalogued byte: all digests, index and metadata against the data. A bad row or record is a finding, never an
+    error.
     """
-    if deep:
-        refuse_bundle(store)
-    with open_reader(store) if reader is None else nullcontext(reader) as current:
-        facts = DeepFacts(store, current, advance, engine)
-        if deep:
-            facts.meet()
-        findings = judge_store(facts, now_ms=None, visit=lambda: None if deep else advance(1))
+    with _open_facts(store, look, deep) as facts:
+        findings = judge_store(facts, now_ms=None, visit=lambda: None if deep else facts.advance(1))
         yield from sum_up(sorted(findings, key=weight))
         if deep:
             # In the same transaction: beside a writer, the catalogue of one and the index of another contradict each other.

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 from pulsar_admin.store.db.environment import Store
-from pulsar_admin.store.doctor.diagnosing import DoctorOptions, count_of, diagnose
+from pulsar_admin.store.doctor.diagnosing import DoctorOptions, Look, count_of, diagnose
 from pulsar_admin.store.facts.parts import Counting
 from pulsar_admin.store.facts.processes import others_that_pay
 from pulsar_admin.store.model.copy_age import Now, read_copied_ms
@@ -60,7 +60,9 @@ def _checked(
             return
         options = DoctorOptions(each=1)
         counts = count_findings(
-            diagnose(store, now_ms=now.time_ms, options=options, reader=reader, processes=processes, counting=counting)
+            diagnose(
+                store, now_ms=now.time_ms, options=options, look=Look(reader), processes=processes, counting=counting
+            )
         )
         with txn.passing_altered():  # the doctor has told of them
             yield reader, wanted, counts, others_that_pay(txn, processes)

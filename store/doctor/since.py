@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import Struct, field
 from msgspec.structs import asdict, replace
@@ -22,13 +22,11 @@ from pulsar_admin.store.doctor.diagnosing import DoctorOptions, Look, Ranking, c
 from pulsar_admin.store.errors import InvalidValue, StoreNotFound
 from pulsar_admin.store.facts.starts import read_registered
 from pulsar_admin.store.model.copy_age import find_as_of
+from pulsar_admin.store.model.reader import open_reader
 from pulsar_admin.store.rules.finding import Finding, Severity, place_of
 from pulsar_admin.store.rules.masking import BLIND, BLIND_PLACES, BLIND_TOPIC, DEEP, FILES, UNREAD
 from pulsar_admin.store.rules.table import RULES_BY_CODE
 from pulsar_admin.store.wording import Answer
-
-if TYPE_CHECKING:
-    from pulsar_admin.store.engine.operation import Engine
 
 LISTED = 1_000
 """Findings of a code that are compared one by one, at least."""
@@ -283,26 +281,34 @@ def compare_with(
     look; ``processes`` is that of ``diagnose``. Another cluster's store is warned of. Raises InvalidValue, IndexCorrupt."""
     listed = replace(options, each=max(options.each, LISTED), severities=())
     if path.is_dir():
-        before, cluster = _findings_of(path, now_ms, listed, look.engine)
+        before, cluster = _findings_of(path, now_ms, listed, look)
         own = read_registered(look.reader.txn).instance_id
         if cluster and own and cluster != own:
             whose = f"{path} belongs to another cluster ({cluster}; this store: {own})"
             warn([f"{whose}: nothing that is new or gone shows a change"])
     else:
         before = [one for one in read_saved(path) if not options.codes or one.code in options.codes]
-    now, is_empty = look.diagnose(listed, now_ms, processes), not look.reader.txn.store.info.sources
-    return compare(before, now, each=options.each, deep=options.deep, is_empty=is_empty, severities=options.severities)
+    store = look.reader.txn.store
+    now = diagnose(store, now_ms=now_ms, options=listed, look=look, processes=processes)
+    return compare(
+        before,
+        now,
+        each=options.each,
+        deep=options.deep,
+        is_empty=not store.info.sources,
+        severities=options.severities,
+    )
 
 
-def _findings_of(path: Path, now_ms: int, options: DoctorOptions, engine: Engine | None) -> tuple[list[Finding], str]:
+def _findings_of(path: Path, now_ms: int, options: DoctorOptions, look: Look) -> tuple[list[Finding], str]:
     """Return the findings of the store at a path, and its BookKeeper's id."""
     walked = check_pages(path)  # before LMDB reads them: it dies of damage
     with open_store(path) as store:
         store.walked = walked
-        with store.read() as txn:
-            as_of, cluster = find_as_of(txn), read_registered(txn).instance_id
-        then_ms = now_ms if as_of is None else as_of.time_ms
-        return list(diagnose(store, now_ms=then_ms, options=options, engine=engine)), cluster
+        with open_reader(store) as reader:
+            as_of, cluster = find_as_of(reader.txn), read_registered(reader.txn).instance_id
+            then_ms = now_ms if as_of is None else as_of.time_ms
+            return [*diagnose(store, now_ms=then_ms, options=options, look=Look(reader, look.engine))], cluster
 
 
 # -- findings that were saved -----------------------------------------------------------------------------------------

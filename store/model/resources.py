@@ -51,9 +51,10 @@ Shown = Callable[[Any], Any]  # Any: JSON values, whose kinds a damaged node doe
 
 
 class Fields(Struct, Generic[Kind], frozen=True):
-    """The keys of a JSON object: those of its record, whose fields have upstream's order; and how some are shown."""
+    """The keys of a JSON object, ``what``: those of its record, whose fields have upstream's order; and how some are shown."""
 
     kind: type[Kind]
+    what: str
     shown: Mapping[str, Shown] = {}
 
     @property
@@ -67,13 +68,13 @@ class Fields(Struct, Generic[Kind], frozen=True):
         full = ((key, default if value is None else value) for key, value, default in values)
         return {key: self.shown[key](value) if key in self.shown else value for key, value in full if value is not None}
 
-    def record(self, found: Mapping[str, Any], what: str) -> Kind:
-        """Return ``found``, ``what``, as a record; raises MetadataCorrupt if a value is not of its type."""
-        return record_of(self.kind, self.show(found), what)
+    def record(self, found: Mapping[str, Any], name: str) -> Kind:
+        """Return ``found``, the one called ``name``, as a record; raises MetadataCorrupt if a value is not of its type."""
+        return record_of(self.kind, self.show(found), f"{self.what} {name}")
 
-    def records(self, found: Mapping[str, Mapping[str, Any]], what: str) -> dict[str, Kind]:
-        """Return each of ``found``, which are ``what`` with their name, as a record; raises as ``record``."""
-        return {name: self.record(one, f"{what} {name}") for name, one in found.items()}
+    def records(self, found: Mapping[str, Mapping[str, Any]]) -> dict[str, Kind]:
+        """Return each of ``found`` as a record; raises as ``record``."""
+        return {name: self.record(one, name) for name, one in found.items()}
 
     def replace(self, found: Mapping[str, Any] | None, new: Mapping[str, Any]) -> JsonObject:
         """Return the stored object with the new values and defaults; keys that upstream does not know stay."""
@@ -215,11 +216,11 @@ def record_of(kind: type[Kind], found: Mapping[str, Any], what: str) -> Kind:
         raise MetadataCorrupt(f"{what} is not as Pulsar stores it: {error}") from error
 
 
-TENANT = Fields(TenantInfo, {"adminRoles": as_set, "allowedClusters": as_set})
-DOMAIN = Fields(FailureDomain, {"brokers": as_set})
-CLUSTER = Fields(ClusterSettings)
-CLUSTER_URL = Fields(ClusterUrls)
-MIGRATION = Fields(Migration, {"migratedClusterUrl": CLUSTER_URL.show})
+TENANT = Fields(TenantInfo, "tenant", {"adminRoles": as_set, "allowedClusters": as_set})
+DOMAIN = Fields(FailureDomain, "failure domain", {"brokers": as_set})
+CLUSTER = Fields(ClusterSettings, "cluster")
+CLUSTER_URL = Fields(ClusterUrls, "the URLs of")
+MIGRATION = Fields(Migration, "the migration of", {"migratedClusterUrl": CLUSTER_URL.show})
 
 
 def find_json(txn: Txn, path: str) -> JsonObject | None:
@@ -557,7 +558,7 @@ def _parse_bound(text: str) -> int:
 
 
 RACKS_PATH = "/bookies"
-BOOKIE_RACK = Fields(BookieRack)
+BOOKIE_RACK = Fields(BookieRack, "the rack of")
 
 
 def list_bookies(txn: Txn) -> list[str]:
@@ -582,7 +583,9 @@ def read_rack(txn: Txn, bookie: str) -> JsonObject:
 # -- isolation policies: which namespaces only some brokers serve -----------------------------------------------------
 
 
-ISOLATION_POLICY = Fields(IsolationPolicy, {"auto_failover_policy": Fields(AutoFailover).show})
+ISOLATION_POLICY = Fields(
+    IsolationPolicy, "isolation policy", {"auto_failover_policy": Fields(AutoFailover, "the failover of").show}
+)
 
 
 def isolation_path(cluster: str) -> str:
@@ -648,8 +651,8 @@ def _matches(expressions: Sequence[str], broker: str) -> bool:
 
 
 _RESOURCE_GROUPS_PATH = "/admin/resourcegroups"
-RESOURCE_GROUP = Fields(ResourceGroup)
-BUNDLE_QUOTA = Fields(BundleQuota)
+RESOURCE_GROUP = Fields(ResourceGroup, "resource group")
+BUNDLE_QUOTA = Fields(BundleQuota, "the quota of")
 _QUOTAS = "/loadbalance/resource-quota"
 
 
