@@ -13,7 +13,7 @@ from itertools import chain, combinations, product
 from operator import attrgetter
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, ClassVar
+from typing import Any
 from zlib import adler32, compress
 
 import duckdb
@@ -129,6 +129,7 @@ from pulsar_admin.store.recovery.metadata_index import LedgerNames
 from pulsar_admin.store.recovery.rolling import COMPACTED_LEDGER, FollowedCursor
 from pulsar_admin.store.reports.ledgers import iter_missing
 from pulsar_admin.store.reports.shell import Selection
+from pulsar_admin.store.reports.verify import EntryRow
 from pulsar_admin.store.rules.finding import Finding, Severity
 from pulsar_admin.store.rules.judging import weight
 from pulsar_admin.store.scan.ledgers_map import FalseMap
@@ -153,19 +154,21 @@ N = SimpleNamespace
 class _Unreadable:
     """In the place of a transaction or reader: whatever is asked of it is damaged."""
 
-    memo: ClassVar[dict[object, object]] = {}
+    def __init__(self, error: StoreError) -> None:
+        self.memo, self._error = dict[object, object](), error
 
     def __getattr__(self, name: str) -> Any:
         if name in ("txn", "store"):
             return self
 
         def asked(*of: object, **more: object) -> None:
-            raise EntryCorrupt("it is damaged") if name == "read" else MetadataCorrupt("it is damaged")
+            raise EntryCorrupt("it is damaged") if name == "read" else self._error
 
         return asked
 
 
-UNREADABLE, IN_LEDGER = _Unreadable(), encode_cursor_info(CursorInfo(7, Position(1, 2)))
+UNREADABLE, NEWER = _Unreadable(MetadataCorrupt("it is damaged")), _Unreadable(Unsupported("it is newer"))
+IN_LEDGER = encode_cursor_info(CursorInfo(7, Position(1, 2)))
 SMALL = N(entries=0, live_bytes=1, live_ledgers=1)
 COMPACTING = CursorState(EARLIEST, properties={COMPACTED_LEDGER: 9})
 BAD = N(bad={0: [N(offset=10, length_bytes=5, ledger_id=0), N(offset=20, length_bytes=7, ledger_id=-1)]})
@@ -990,6 +993,13 @@ BOUNDS: dict[str, list[tuple[Any, object]]] = {
     "store.codec.cursor:rename_properties": [((b"\xff", str), None)],
     "store.codec.cursor:_footer": [((b"{",), None), ((b'{"numParts":1}',), None), ((b'{"numParts":1,"length":2}',), (1, 2))],
     "store.codec.zookeeper_log:_decode_usual": [((b"", 0, 0), None)],
+    "store.disks.live_records:_is_good": [((Path("/nowhere/0.log"), (0, 0), (7, 0)), False)],
+    "store.disks.reclaim:_ledgers_in": [((Path("/nowhere/0.log"), None), []), ((Path("/nowhere/0.log"), {7: 1}), [7])],
+    "store.model.broken:_find_missing": [((NEWER, 7, ()), None)],
+    "store.reports.stats:_earliest_time": [((UNREADABLE, N(next_valid=lambda at: at, is_entry=lambda at: True), Position(7, 0)), -1)],
+    "store.reports.verify:_entry_row": [((N(txn=N(get=lambda *of: None), read_at=UNREADABLE.read),
+        N(ledger_id=7, place=lambda index: (1, 10, 5), entry_id=lambda index: 3), 0, False), EntryRow(7, 3, "it is damaged", None, 10, 5))],
+    "store.transfer.reading:_state_of": [((Path("/nowhere"),), None)],
     "store.history.words:_deleted": [((PLAIN, b"\xff"), ["deleted"])],
     "store.recovery.deleted_nodes:_read_cursor_then": [((UNREADABLE, "p", IN_LEDGER), PastCursor(CursorInfo(7, Position(1, 2)),
         CursorState(Position(1, 2)), IN_LEDGER, "it is damaged"))],
@@ -1136,6 +1146,11 @@ REFUSED: dict[str, list[tuple[Any, str]]] = {
         piece=N(path="p"), error=lambda: N(message="it failed"))])), None, (), None), said) for is_full, reason, said in (
         (True, "it does not see p", "it failed"), (False, "it does not see p", "it does not see p"), (False, "", "it failed"))],
     "store.tables.rows:cluster_name": [((None, ""), "'' is no name of a cluster"), ((None, "\ud800"), "is no name of a cluster")],
+    "store.changes.plan:read_plan": [((Path("/"),), "/ cannot be read")],
+    "store.db.export_intent:find_intent": [((N(get=lambda *of: b"x"),), "what an export meant to write is damaged")],
+    "store.files:open_lock_file": [((Path("/"),), "it is a directory")],
+    "store.model.copy_age:find_as_of": [((N(get=lambda *of: b"x y", store=N(path=Path("p"))),), "the row of the copy's time is damaged")],
+    "store.sources.ensemble:read_client": [((Path("/nowhere"),), "/nowhere cannot be read")],
     "store.doctor.since:_finding_of": [(({"change": "new"},), "it was made with --since")],
     "store.model.schemas:parse_path_test": [(("x",), "x"), (("$.a ~ 3",), "$.a ~ 3")],
     "store.nacks.buckets:iter_position_rows": [((['{"ledgerId": 1, "entryId": 1, ' + more], "f", A_TOPIC), text) for more, text in (
