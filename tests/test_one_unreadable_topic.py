@@ -192,6 +192,7 @@ _DAMAGED = (
         "/ledgers/00/0000/L0001",
     ),
     *("/admin/partitioned-topics/acme/orders/persistent/parts", "/schemas/public/default/json"),
+    "/managed-ledgers/acme/orders/persistent/compacted/__compaction",
 )
 _OF_ALL = """
 topics stats; topics stats-internal; topics subscriptions; topics describe; topics policies; topics why; topics skew; topics timeline
@@ -202,7 +203,7 @@ topics list public/default
 """
 
 
-def test_eight_damaged_nodes_hide_nothing_of_a_topic_after_them(cli: Cli, tmp_path: Path, damages_stores: None) -> None:
+def test_nine_damaged_nodes_hide_nothing_of_a_topic_after_them(cli: Cli, tmp_path: Path, damages_stores: None) -> None:
     """Of each kind one, all before the topic in name and number: every answer has of it what it had."""
     path, last = copied("small", "clean", tmp_path), "public/default/steady-batched"
     lines = [line for lines in _OF_ALL.strip().splitlines() for line in lines.split("; ")]
@@ -221,3 +222,5 @@ def test_eight_damaged_nodes_hide_nothing_of_a_topic_after_them(cli: Cli, tmp_pa
         store.write(lambda txn: index_owners(store, txn))
     assert [(line, told(line)) for line in lines] == list(zip(lines, before, strict=True))
     assert sum(len(rows) > 0 for _, rows in before) > 12
+    described = cli("--store", path, "topics", "describe", "acme/orders/compacted", "-o", "json").json
+    assert (described["compaction"], len(described["ledgers"])) == (None, 1)
