@@ -128,10 +128,12 @@ from pulsar_admin.store.recovery.journal_times import WriteTime
 from pulsar_admin.store.recovery.metadata_index import LedgerNames
 from pulsar_admin.store.recovery.rolling import COMPACTED_LEDGER, FollowedCursor
 from pulsar_admin.store.reports.ledgers import iter_missing
+from pulsar_admin.store.reports.log_files import LogVerdict, _verify_map
 from pulsar_admin.store.reports.shell import Selection
 from pulsar_admin.store.reports.verify import EntryRow
 from pulsar_admin.store.rules.finding import Finding, Severity
 from pulsar_admin.store.rules.judging import weight
+from pulsar_admin.store.scan import ledgers_map
 from pulsar_admin.store.scan.ledgers_map import FalseMap
 from pulsar_admin.store.scan.sources import ListedObject, list_prefix
 from pulsar_admin.store.sources import log_files
@@ -169,6 +171,7 @@ class _Unreadable:
 
 UNREADABLE, NEWER = _Unreadable(MetadataCorrupt("it is damaged")), _Unreadable(Unsupported("it is newer"))
 IN_LEDGER = encode_cursor_info(CursorInfo(7, Position(1, 2)))
+IN_LEDGER_THEN = PastCursor(CursorInfo(7, Position(1, 2)), CursorState(Position(1, 2)), IN_LEDGER, "it is damaged")
 SMALL = N(entries=0, live_bytes=1, live_ledgers=1)
 COMPACTING = CursorState(EARLIEST, properties={COMPACTED_LEDGER: 9})
 BAD = N(bad={0: [N(offset=10, length_bytes=5, ledger_id=0), N(offset=20, length_bytes=7, ledger_id=-1)]})
@@ -999,10 +1002,12 @@ BOUNDS: dict[str, list[tuple[Any, object]]] = {
     "store.reports.stats:_earliest_time": [((UNREADABLE, N(next_valid=lambda at: at, is_entry=lambda at: True), Position(7, 0)), -1)],
     "store.reports.verify:_entry_row": [((N(txn=N(get=lambda *of: None), read_at=UNREADABLE.read),
         N(ledger_id=7, place=lambda index: (1, 10, 5), entry_id=lambda index: 3), 0, False), EntryRow(7, 3, "it is damaged", None, 10, 5))],
+    "store.recovery.restore:_cursor": [((None, N(name=A_TOPIC, stat=None), "s", IN_LEDGER,
+        _Unreadable(NothingMatches("it is unknown")), 0), replace(IN_LEDGER_THEN, problem="it is unknown"))],
+    "store.transfer.ledger_export:_is_entry": [((Path("/nowhere"), N(metadata=None), N(log_id=0, pos=0), 5), False)],
     "store.transfer.reading:_state_of": [((Path("/nowhere"),), None)],
     "store.history.words:_deleted": [((PLAIN, b"\xff"), ["deleted"])],
-    "store.recovery.deleted_nodes:_read_cursor_then": [((UNREADABLE, "p", IN_LEDGER), PastCursor(CursorInfo(7, Position(1, 2)),
-        CursorState(Position(1, 2)), IN_LEDGER, "it is damaged"))],
+    "store.recovery.deleted_nodes:_read_cursor_then": [((UNREADABLE, "p", IN_LEDGER), IN_LEDGER_THEN)],
     "store.sources.bookies:find_cookie": [((b"x", "c"), None), ((b"9\n", "c"), None)],
     "store.history.words:describe": [((PLAIN, None, b"\xff"),
         f"a value that cannot be read: {PLAIN}: no ManagedLedgerInfo: the protobuf cannot be parsed"),
@@ -1238,6 +1243,14 @@ def test_disks_that_are_wrong_in_one_way(tmp_path: Path) -> None:
     ):
         with pytest.raises(StoreError, match=text):
             call()
+    log, header = tmp_path / "0.log", entrylog.encode_header(entrylog.EntryLogHeader(1, 1024, 1))
+    for data, problems, said in (
+        (b"x" * 2000, 0, "unknown: the header cannot be read"),
+        (header + b"x" * 99, 1, "no ledgers map @ 0x400"),
+    ):
+        log.write_bytes(data)
+        _verify_map(log, verdict := LogVerdict("0.log", "entry-log"), {})
+        assert (verdict.problems, said in verdict.map, ledgers_map._ledgers_of(str(log))) == (problems, True, None)
 
 
 def test_ledger_0_is_a_ledger() -> None:
