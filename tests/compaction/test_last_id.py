@@ -1,18 +1,16 @@
 """The last message of a compacted view: every rule, on bytes; what is read for it; what is wrong with the data."""
 
 import os
-from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
 from pulsar_admin.store.codec.ledgermetadata import ledger_path
 from pulsar_admin.store.compaction import last_id as rules
-from pulsar_admin.store.compaction.heads import read_entry_head
 from pulsar_admin.store.compaction.last_id import LastId, find_last_id
 from pulsar_admin.store.db.entry_files import EntryFiles
 from pulsar_admin.store.db.environment import open_store
-from pulsar_admin.store.errors import EntryCorrupt, EntryNotFound, MetadataCorrupt, StoreError
+from pulsar_admin.store.errors import EntryCorrupt, MetadataCorrupt, StoreError
 from pulsar_admin.store.model.reader import open_reader
 from pulsar_admin.store.model.topics import read_topic
 from pulsar_admin.store.names import Position, parse_topic
@@ -70,14 +68,6 @@ def test_flags_in_every_codec(tmp_path: Path, codec: int) -> None:
     assert (found.position.batch_index, found.batch_size, found.rule) == (2, 4, rules.BY_FLAGS)
 
 
-def test_encrypted(tmp_path: Path) -> None:
-    """Nobody without the key can tell: the last index, as before compaction; with field 31 the metadata tells."""
-    found = _of(tmp_path / "a", Batch(SEED, LZ4, encrypted=True, payload=b"\x99" * 300))
-    assert (found.position, found.rule) == (Position(10, 0, 3), rules.ENCRYPTED)
-    found = _of(tmp_path / "b", Batch(SEED, LZ4, encrypted=True, payload=b"\x99" * 300, indexes=[0, 2]))
-    assert (found.position, found.rule) == (Position(10, 0, 2), rules.BY_INDEXES)
-
-
 def test_no_batch(tmp_path: Path) -> None:
     alone = _of(tmp_path / "a", Batch([Slot("k", b"v")], alone=True))
     assert (alone.position, alone.rule) == (Position(10, 0, -1), rules.SINGLE)
@@ -125,14 +115,6 @@ def _transaction(number: int, marker: int | None = None, **fields: int) -> bytes
     return entry(Batch([Slot("k", b"v")], alone=True, more=more))
 
 
-def test_behind_the_horizon(tmp_path: Path) -> None:
-    """As the broker counts: the last message of the last entry, batch of one included; no null value is looked at."""
-    found = _tail(tmp_path / "a", entry(Batch(SEED, LZ4)))
-    assert (found.position, found.rule, found.compacted_entry) == (Position(10, 1, 3), rules.TOPIC_END, None)
-    assert _tail(tmp_path / "b", entry(Batch([Slot("k", None)]))).position == Position(10, 1, 0)
-    assert _tail(tmp_path / "c", entry(Batch([Slot("k", None)], alone=True))).position == Position(10, 1)
-
-
 def test_what_readers_never_get(tmp_path: Path) -> None:
     marker = entry(Batch([Slot(None, b"")], alone=True, more={"marker_type": 10}))
     found = _tail(tmp_path / "a", entry(Batch(SEED)), marker, marker)
@@ -147,14 +129,6 @@ def test_what_readers_never_get(tmp_path: Path) -> None:
     assert damaged.position == Position(10, 3)
     all_open = _tail(tmp_path / "e", _transaction(1))
     assert (all_open.position, all_open.rule) == (Position(10, 0), rules.SINGLE)
-
-
-def test_the_head_of_a_lost_entry_behind_the_others_and_between_them(tmp_path: Path) -> None:
-    rows = [Made(PUBLISH_MS, raw=entry(Batch(SEED)), lost=number in (1, 3)) for number in range(4)]
-    with open_store(make_store(tmp_path / "s", {TOPIC: MadeTopic([rows])})) as store, open_reader(store) as reader:
-        for number, row in enumerate(rows):
-            with pytest.raises(EntryNotFound) if row.lost else nullcontext():
-                assert read_entry_head(reader, Position(10, number)).position == Position(10, number)
 
 
 # -- what is read -----------------------------------------------------------------------------------------------------

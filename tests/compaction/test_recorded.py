@@ -271,8 +271,6 @@ def _without_broker_metadata(payload: bytes) -> bytes:
 # -- the place of a position ------------------------------------------------------------------------------------------
 
 VALUE, NULL = (entry(Batch([Slot("k", value)], alone=True)) for value in (b"v", None))
-HALF = entry(Batch([Slot("k", None), Slot("l", b"v")]))
-NULLS = entry(Batch([Slot("k", None), Slot(None, b"no key")]))
 
 
 def _problems(path: Path, ledgers: list[list[bytes]], horizon: Position, compacted_to: Position) -> tuple[str, ...]:
@@ -282,39 +280,11 @@ def _problems(path: Path, ledgers: list[list[bytes]], horizon: Position, compact
     return read_store(store, lambda reader: read_status(reader, read_topic(reader.txn, parse_topic(TOPIC))).problems)
 
 
-@pytest.mark.parametrize("behind", [[], [VALUE]])
-@pytest.mark.parametrize("empty", [0, 2])
-def test_the_beginning_of_a_ledger_is_the_end_of_those_before(tmp_path: Path, empty: int, behind: list[bytes]) -> None:
-    ledgers = [[VALUE, VALUE], *[[]] * empty, behind]
-    assert _problems(tmp_path, ledgers, Position(11 + empty, -1), Position(10, 1)) == ()
-
-
 @pytest.mark.parametrize("horizon", [Position(11, 0), Position(12, -1)])
 def test_a_message_between_is_missed(tmp_path: Path, horizon: Position) -> None:
     (problem,) = _problems(tmp_path, [[VALUE, VALUE], [VALUE], []], horizon, Position(10, 1))
     assert problem.startswith("__compaction is ahead: it is at 11:0, but its ledger is compacted to 10:1;")
     assert problem.endswith("miss the messages between the two, 11:0 first")
-
-
-def test_what_a_compaction_deletes_is_not_missed(tmp_path: Path) -> None:
-    behind = [VALUE, NULL, NULLS, NULL]
-    assert _problems(tmp_path / "a", [behind], Position(10, 3), Position(10, 0)) == ()
-    (problem,) = _problems(tmp_path / "b", [[*behind, HALF]], Position(10, 4), Position(10, 0))
-    assert problem.endswith("miss the messages between the two, 10:4 first")
-
-
-def test_a_ledger_is_rewritten_where_the_cursor_stands_at_the_beginning_of_another(tmp_path: Path, cli: Cli) -> None:
-    old = compacted(10, 0, entry(Batch([Slot("k", b"v"), Slot("l", compacted_out=True)])))
-    made = MadeCompacted(77, [old], Position(11, -1), compacted_to=Position(10, 0))
-    store = make_store(
-        tmp_path / "s",
-        {TOPIC: MadeTopic([[Made(PUBLISH_MS, raw=VALUE)], [Made(PUBLISH_MS, raw=VALUE)]], compacted=made)},
-    )
-    report = cli.json(store, f"compaction upgrade {TOPIC}")
-    assert report["after"]["markDeletePosition"] == "11:-1"
-    status = cli.json(store, f"compaction status {TOPIC}")
-    place = status["ledger"]["compactedTo"]
-    assert (status["problems"], place["ledgerId"], place["entryId"]) == ([], 10, 0)
 
 
 # -- null values ------------------------------------------------------------------------------------------------------

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import pulsar_admin as pa
 from bench.generate import generate
 from pulsar_admin.store.compaction.compactor import Compaction, CompactionRules, SourceOptions, prepare
 from pulsar_admin.store.compaction.reading import iter_view
@@ -78,19 +77,6 @@ def test_legacy_ledger_is_the_broker_s(world: str, name: str) -> None:
         written = [found if isinstance(found, bytes) else list(found) for found in compaction.payloads()]
         flat = [payload for found in written for payload in ([found] if isinstance(found, bytes) else found)]
         assert flat == _payloads(reader, name)
-
-
-@pytest.mark.parametrize(("world", "name"), COMPACTED)
-def test_upgraded_ledger_reads_as_the_broker_s(world: str, name: str, tmp_path: Path, cli: Cli) -> None:
-    """The payloads are the same bytes, of which ``last-id`` needs none any more."""
-    store = copied(world, "clean", tmp_path)
-    before = [(row.position, row.key, bytes(row.payload)) for row in _view(store, name)]
-    report = cli.json(store, f"compaction upgrade {name}")
-    assert _rows(store, name) == before
-    assert report["payloadBytes"]["after"] == report["payloadBytes"]["before"]
-    assert report["after"]["markDeletePosition"] == report["before"]["markDeletePosition"]
-    again = cli.json(store, f"compaction upgrade {name}")
-    assert again["change"] is None
 
 
 def test_reduced_payloads_are_smaller_and_can_be_upgraded(tmp_path: Path, cli: Cli) -> None:
@@ -301,24 +287,6 @@ def test_change_and_undo(tmp_path: Path, cli: Cli) -> None:
     assert _rows(store, name) == after
 
 
-def test_nothing_survives(tmp_path: Path, cli: Cli) -> None:
-    """An empty compacted ledger, closed, is what a broker leaves behind too."""
-    store = _store_of(tmp_path / "s", [entry(Batch([Slot("a", None), Slot(None, b"x")]))])
-    report = cli.json(store, f"compaction run {TOPIC}")
-    assert (report["entries"], report["after"]["markDeletePosition"]) == (0, "10:0")
-    assert _rows(store) == []
-    metadata = read_rows(store, lambda txn: find_metadata(txn, report["after"]["compactedLedger"]))
-    assert (metadata.last_entry_id, metadata.length, metadata.state.name) == (-1, 0, "CLOSED")
-    assert cli.json(store, f"compaction last-id {TOPIC}")["entryId"] == -1
-
-
-def test_empty_topic(tmp_path: Path, cli: Cli) -> None:
-    store = make_store(tmp_path / "pulsar-store", {TOPIC: MadeTopic([[]])})
-    with assert_unchanged(store / "meta" / "data.mdb"):
-        report = cli.json(store, f"compaction run {TOPIC}")
-    assert report["change"] is None
-
-
 def test_one_of_several_has_nothing_to_compact(tmp_path: Path, cli: Cli) -> None:
     """A topic without entries, or without a compacted ledger to upgrade, is a row of its own in every format."""
     empty, raw = "public/default/empty", _alone("k", b"v")
@@ -400,26 +368,6 @@ def test_open_transaction_without_a_snapshot(tmp_path: Path, cli: Cli, open_at: 
     both = _store_of(tmp_path / "b", later, made)
     cli.on(both, f"compaction run {TOPIC}")
     assert _rows(both) == [(Position(10, 4), "k", b"plain")]
-
-
-def test_encrypted_batches(tmp_path: Path, cli: Cli) -> None:
-    """Kept whole by default; as one message with the entry's key when asked, as 4.0.8 takes them."""
-    secret = entry(Batch([Slot("k", b"a"), Slot("l", b"b")], encrypted=True, payload=b"\x91" * 40))
-    plain = _alone("k", b"new")
-    store, report = _run_of(tmp_path / "a", cli, [secret, secret, plain])
-    assert [message.position.entry_id for message in _view(store)] == [0, 1, 2]
-    assert report["messagesByReason"]["encrypted"] == 4
-    with pa.open_store(store, writable=True) as opened:
-        opened.apply(opened.topic(TOPIC).compaction().run(encrypted="by-key", from_start=True))
-    assert [message.position.entry_id for message in _view(store)] == [2]
-    store, _ = _run_of(tmp_path / "b", cli, [secret, secret, plain], "--encrypted", "by-key")
-    assert [message.position.entry_id for message in _view(store)] == [2]
-
-
-def test_encrypted_message_alone(tmp_path: Path, cli: Cli) -> None:
-    secret = entry(Batch([Slot("k", b"x")], alone=True, encrypted=True, payload=b"\x91" * 40))
-    store, _ = _run_of(tmp_path, cli, [secret, secret])
-    assert [message.position.entry_id for message in _view(store)] == [1]
 
 
 BAD = {

@@ -48,15 +48,6 @@ def _status(path: Path) -> CompactionStatus:
     return read_store(path, lambda reader: read_status(reader, read_topic(reader.txn, parse_topic(TOPIC))))
 
 
-def test_as_it_should_be(tmp_path: Path) -> None:
-    found = _status(_store(tmp_path))
-    assert found.problems == ()
-    assert (found.compacted, found.horizon, found.entries_since) == (True, Position(10, 4), 5)
-    assert (found.messages_since, found.bytes_since) == (5, 5 * len(RAW))
-    assert (found.ledger.entries, found.ledger.size_bytes) == (1, len(compacted(10, 4, RAW)))
-    assert found.ledger.compacted_to == Position(10, 4)
-
-
 @pytest.mark.parametrize(
     ("fields", "text"),
     [
@@ -155,11 +146,6 @@ def test_leaked_ledgers(tmp_path: Path) -> None:
     found = _status(path)
     assert [(row.ledger_id, row.entries, row.size_bytes) for row in found.leaked] == [(90, 3, 99)]
     assert found.problems == ("ledger 90: a compacted ledger of this topic that nothing references",)
-
-
-def test_never_compacted(tmp_path: Path) -> None:
-    found = _status(make_store(tmp_path / "s", {TOPIC: MadeTopic([[Made(PUBLISH_MS, raw=RAW)] * 3])}))
-    assert (found.compacted, found.horizon, found.entries_since, found.problems) == (False, None, 3, ())
 
 
 # -- compaction attach ----------------------------------------------------------------------------------------------

@@ -1,13 +1,11 @@
 """``compaction verify``: silent on what a broker or this toolkit wrote, and every kind of damage named."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pulsar_admin.store.codec.cursor import CursorInfo
 from pulsar_admin.store.compaction import forms as kinds
 from pulsar_admin.store.compaction.forms import Verification
 from pulsar_admin.store.compaction.verify import verify_view
@@ -177,26 +175,6 @@ def test_trimmed_topic(tmp_path: Path) -> None:
     assert _kinds(found) == [(kinds.STALE, "5:0:1")]
 
 
-def test_progress_counts_entries_of_the_topic(tmp_path: Path, cli: Cli) -> None:
-    """Each twice, and none of a ledger that is gone: the total has none of those either."""
-    fine = compacted(5, 0, entry(Batch([Slot("z", b"z0")], alone=True)))
-    store = _store(tmp_path, [fine, *GOOD])
-    done = cli.on(store, f"compaction verify {TOPIC} --progress json")
-    assert json.loads(done.stderr.splitlines()[-1])["done"] == 2 * len(RAW)
-
-
-def test_every_position_has_the_partition(tmp_path: Path, cli: Cli) -> None:
-    """As in a MessageIdImpl of that partition, also the position before which nothing could be compared."""
-    name = "persistent://acme/orders/split-partition-3"
-    fine = compacted(5, 0, entry(Batch([Slot("z", b"z0")], alone=True)))
-    made = MadeCompacted(77, [fine, *GOOD[:1]], Position(10, len(RAW) - 1))
-    store = make_store(tmp_path / "s", {name: MadeTopic([[Made(PUBLISH_MS, raw=r) for r in RAW]], compacted=made)})
-    report = cli.json(store, f"compaction verify {name}")
-    assert report["trimmedBefore"] == {"ledgerId": 10, "entryId": 0, "partitionIndex": 3}
-    assert report["horizon"]["partitionIndex"] == 3
-    assert [row["position"]["partitionIndex"] for row in report["findings"]] == [3]
-
-
 def test_markers_and_transactions(tmp_path: Path) -> None:
     marker = entry(Batch([Slot(None, b"")], alone=True, more={"marker_type": 12}))
     aborted = entry(Batch([Slot("t", b"x")], alone=True, more={"txnid_most_bits": 0, "txnid_least_bits": 1}))
@@ -224,11 +202,3 @@ def test_encrypted_entries_are_compared_as_bytes(tmp_path: Path) -> None:
     assert (found.findings, found.unchecked) == ([], 1)
     other = entry(Batch([Slot("k", b"a"), Slot("l", b"b")], encrypted=True, payload=b"\x92" * 40))
     assert _kinds(_verify(_store(tmp_path / "b", [compacted(10, 0, other)], [secret]))) == [(kinds.DIFFERS, "10:0")]
-
-
-def test_never_compacted(tmp_path: Path, cli: Cli) -> None:
-    info = CursorInfo(cursors_ledger_id=-1, mark_delete=Position(10, -1))
-    topic = MadeTopic([[Made(PUBLISH_MS, raw=RAW[1])]], cursors={"__compaction": info})
-    store = make_store(tmp_path / "s", {TOPIC: topic})
-    result = cli.on(store, f"compaction verify {TOPIC}")
-    assert (result.exit_code, result.stdout.strip()) == (0, "persistent://public/default/t: never compacted")

@@ -66,19 +66,6 @@ def test_worlds(name: str, state: str, tmp_path: Path) -> None:
             assert again.messages == result.messages
 
 
-def test_acknowledged_messages_leave(store: Store) -> None:
-    before = build(store, "audit")
-    skip(store, "audit", 40)
-    after = build(store, "audit")
-    assert after.added == 0
-    assert after.removed == before.messages - after.messages > 20
-    assert after.partitions_dropped > 0
-    check_world("small", store, "audit")
-    skip(store, "audit", 10_000)
-    assert build(store, "audit").messages == 0
-    assert index_of(store, "audit").partitions == ()
-
-
 def test_an_index_is_current_for_the_backlog_that_it_was_built_of_alone(store: Store) -> None:
     """Not where more is acknowledged, and not where some of it is again to be delivered."""
 
@@ -102,17 +89,6 @@ def skip(store: Store, subscription: str, entries: int) -> None:
         cursor = read_cursor(reader.txn, reader, topic, subscription)
         plan = plan_moves(reader, SKIP, [CursorMove(topic, cursor, skipped(topic, cursor.state, entries))], NOW_MS)
     apply_plan(store, plan, NOW_MS)
-
-
-def test_what_a_reset_gives_back_comes_in_again(store: Store) -> None:
-    """Messages before the index cursor that wait again are read again."""
-    skip(store, "audit", 90)
-    first = build(store, "audit")
-    undo(store)
-    second = build(store, "audit")
-    assert second.added > 0
-    assert second.messages == first.messages + second.added
-    check_world("small", store, "audit")
 
 
 def test_a_partition_has_four_ledgers_at_most(store: Store) -> None:

@@ -228,14 +228,6 @@ def verified(cli: Cli, path: Path) -> tuple[int, dict[str, Any], list[str]]:
     return result.exit_code, result.json[0], kinds
 
 
-def test_verify_a_sound_world(cli: Cli, path: Path) -> None:
-    rows(cli, path, "build", SHORT)
-    code, row, kinds = verified(cli, path)
-    assert (code, kinds) == (0, [])
-    assert row["inBuckets"] + row["outside"] == row["waiting"] == row["indexed"] == 142
-    assert row["inBuckets"] == 100
-
-
 def change_bucket(path: Path, make: Any) -> None:
     """Rewrite the pointers of the cursor's buckets."""
     node_path = parse_topic(TOPIC).cursor_path("workers")
@@ -324,13 +316,6 @@ def set_ttl(path: Path, seconds: int) -> None:
         apply_plan(store, plan, 1)
 
 
-def test_dry_run_writes_nothing(cli: Cli) -> None:
-    """The fixture that watches stores fails the test when one that was only read changes."""
-    result = cli.on(imported("small", "clean"), f"delayed build {SHORT} --dry-run -o json")
-    assert [row["added"] for row in result.json] == [146, 142]
-    assert all(row["dryRun"] for row in result.json)
-
-
 def test_unknown_subscription(cli: Cli) -> None:
     result = cli.on(imported("small", "clean"), f"delayed due {SHORT} -s nobody -o json")
     assert result.error["code"] == "subscription-not-found"
@@ -368,19 +353,6 @@ def test_a_disabled_policy_makes_everything_due_at_once(cli: Cli, path: Path) ->
     status = cli("--store", path, "delayed", "status", *words, "-o", "json").json[0]
     assert (status["due"]["now"], status["messages"], status["ttlConflict"]) == (len(asked), len(asked), None)
     assert (status["policy"]["active"], status["firstDue"], status["lastDue"]) == (False, now, now)
-
-
-def test_a_topic_without_subscriptions_has_a_row(cli: Cli, tmp_path: Path) -> None:
-    """Everything it holds waits, for nobody; one that holds no delayed message has none."""
-    store = tmp_path / "store"
-    delayed = [message(5_000, deliver_at=70_000), message(6_000), message(7_000, deliver_at=90_000)]
-    make_store(store, {"persistent://a/b/c": MadeTopic([delayed]), "persistent://a/b/d": MadeTopic([[message(1)]])})
-    due = rows(cli, store, "due", "--all-topics", "--until", FAR)
-    assert [(*place(row), row["dueTime"]) for row in due] == [(10, 0, 70_000), (10, 2, 90_000)]
-    assert {row["subscription"] for row in due} == {None}
-    status = rows(cli, store, "status", "--all-topics")
-    assert [(row["topic"], row["subscription"], row["messages"]) for row in status] == [("persistent://a/b/c", None, 2)]
-    assert "persistent://a/b/c (no subscription): 2" in cli.on(store, "delayed histogram a/b/c").stdout
 
 
 def test_a_relative_delay_shows_in_read_and_dump(cli: Cli, tmp_path: Path) -> None:

@@ -93,22 +93,6 @@ def _expire(cli: Cli, path: Path, now_ms: int, *how: object) -> Any:
     return cli(*ask).json
 
 
-def test_expire_names_what_is_not_due(cli: Cli, tmp_path: Path) -> None:
-    path = copied("policies", "clean", tmp_path)
-    now_ms = _sent_ms(cli, path) + 650_000
-    row = _expire(cli, path, now_ms, "--ttl")
-    assert row["notDue"]["messages"] == 13  # messages 7 to 19
-    assert [one["position"].partition(":")[2] for one in row["notDue"]["first"]] == ["7", "8", "9", "10", "11"]
-    assert row["ttlConflict"] is None  # nothing is left
-    assert row["evictingQuotas"] == ["destination_storage"]
-    assert any("before they are due: 13," in text for text in row["warnings"])
-    undone = cli.json(path, "store undo 1")
-    assert "notDue" not in undone
-    # Before anything has expired all 13 are still ahead.
-    row = _expire(cli, path, now_ms - 500_000, "--ttl", "--dry-run")
-    assert (row["entries"], row["notDue"], row["ttlConflict"]["messages"]) == (0, None, 13)
-
-
 def test_forecast_warns(cli: Cli, tmp_path: Path) -> None:
     path = copied("policies", "clean", tmp_path)
     now_ms = _sent_ms(cli, path)

@@ -8,7 +8,7 @@ import pytest
 from pulsar_admin.store.codec.policies import BacklogQuota, encode_policies
 from pulsar_admin.store.codec.policies import Policies as StoredPolicies
 from pulsar_admin.store.db.environment import open_store
-from tests.commands.changing import check_undo, rows_of
+from tests.commands.changing import rows_of
 from tests.conftest import Cli
 from tests.delayed.test_build import skip
 from tests.delayed.world import TOPIC, build, held, index_of
@@ -149,15 +149,6 @@ def test_set_delayed_delivery_keeps_both_in_step(cli: Cli, path: Path) -> None:
     for wrong in (("-e", "-d"), (), ("-e", "-t", "0"), ("-e", "-t", "10m")):
         result = cli("--store", path, "namespaces", "set-delayed-delivery", NAMESPACE, *wrong, "-o", "json")
         assert result.exit_code == 2, wrong
-
-
-def test_remove_takes_both_away(cli: Cli, path: Path) -> None:
-    cli.on(path, f"namespaces enable-delayed-message {NAMESPACE}")
-    before = rows_of(path)
-    done = cli.json(path, f"namespaces remove-delayed-delivery {NAMESPACE}")
-    assert set(done["after"].values()) == {None}
-    assert "delayed_delivery_policies" not in stored(cli, path)
-    check_undo(cli, path, done["change"], before)
 
 
 def test_conflicts_are_warned_of(cli: Cli, path: Path) -> None:

@@ -158,18 +158,6 @@ def test_bitmaps_by_trimmed_time() -> None:
     assert bitmap_bytes([rows], 1000) == 2 * 56 + 3 * 176 + 4 * 2
 
 
-def test_backlog_of_a_world(cli: Cli) -> None:
-    """100 of 142 delayed messages are in the broker's one bucket: it skips them, and loads the bucket's metadata and a segment."""
-    store = imported("small", "clean")
-    found = cli.json(store, f"delayed status {TOPIC} -s workers")[0]
-    in_memory, bitmaps, buckets = found["trackers"]
-    assert found["messages"] == 142
-    assert in_memory["memory"] == 4608
-    assert [in_memory["rebuildEntries"], bitmaps["rebuildEntries"]] == [145, 145]
-    assert buckets["rebuildEntries"] == 145 - 100 + 2
-    assert in_memory["rebuildMs"] == 145 * 1000 // 50_000
-
-
 def test_a_bucket_whose_ledger_is_gone_hides_no_other(cli: Cli, path: Path, damages_stores: None) -> None:
     whole = cli.json(path, f"delayed status {TOPIC} -s workers")[0]["trackers"]
     where = parse_topic(TOPIC).cursor_path("workers")

@@ -11,8 +11,6 @@ from pulsar_admin.store.history.differences import (
     Difference,
     Side,
     _changed,
-    _cursor_words,
-    _part_words,
     _side_of,
     known_position,
 )
@@ -65,34 +63,6 @@ def test_two_stores(cli: Cli, tmp_path: Path) -> None:
     assert cli("--store", moved, "topics", "delete", "public/default/json", "--yes").exit_code == 0
     rows = cli("store", "diff", clean, moved, "-o", "json").json
     assert [row["change"] for row in rows if row["name"] == "persistent://public/default/json"] == ["deleted"]
-
-
-@pytest.mark.parametrize(("count", "shown"), [(1, "1"), (6, "1, 2, 3, 4, 5, 6"), (7, "1 to 7")])
-def test_six_ledgers_are_named_and_more_are_a_range(count: int, shown: str) -> None:
-    gone = [Difference(f"/ledgers/00/0000/L{number:04}", b"", None) for number in range(count, 0, -1)]
-    made = [Difference("/ledgers/00/0000/L0009", None, b"")]
-    ledgers = "1 ledger" if count == 1 else f"{count} ledgers"
-    wanted = ["1 ledger created in BookKeeper: 9", f"{ledgers} deleted in BookKeeper: {shown}"]
-    assert [*_part_words([*gone, *made])] == wanted
-
-
-@pytest.mark.parametrize(
-    ("was", "now", "said"),
-    [
-        ((3, 9), (3, 10), "mark-delete 3:9 → 3:10, 1 entry on"),
-        ((3, 10), (3, 9), "mark-delete 3:10 → 3:9, 1 entry back"),
-        ((3, 10), (5, -1), "mark-delete 3:10 → 5:-1, 0 entries"),
-        ((5, -1), (3, 10), "mark-delete 5:-1 → 3:10, 0 entries"),
-        ((4, 0), (4, 2), "mark-delete 4:0 → 4:2, 2 entries on"),  # in one ledger, which is not listed
-        ((4, 0), (5, 2), "mark-delete 4:0 → 5:2"),
-        ((3, 0), (6, 2), "mark-delete 3:0 → 6:2"),
-    ],
-)
-def test_where_a_cursor_went(was: tuple[int, int], now: tuple[int, int], said: str) -> None:
-    before, after = (encode_cursor_info(CursorInfo(-1, Position(*one))) for one in (was, now))
-    side = Side(lambda path: None, known_position)
-    moved = Difference("/managed-ledgers/a/b/persistent/t/s", before, after)
-    assert _cursor_words(moved, [LedgerInfo(3, 11, 1), LedgerInfo(5, 4, 1)], (side, side)) == said
 
 
 def test_entries_of_a_ledger_that_one_side_lists_as_open_are_counted() -> None:

@@ -40,20 +40,6 @@ def values_as_of(zxid: int) -> dict[str, bytes]:
     return {path: data for path, (data, ephemeral) in tree.items() if not ephemeral}
 
 
-def test_a_store_of_then(cli: Cli, cluster: Path, tmp_path: Path) -> None:
-    store = tmp_path / "then"
-    bookies = [word for number in range(3) for word in ("--bookie", f"{cluster}/bookkeeper{number}")]
-    line = ("store", "import", "cluster", "--zookeeper", cluster / "zookeeper", *bookies, "-o", "json")
-    made = cli("--store", store, *line, "--at", "0x2a1")
-    assert "as of transaction 0x2a1" in made.stderr
-    assert _values(store) == values_as_of(0x2A1)
-    assert "persistent://public/default/doomed" in cli("--store", store, "topics", "list", "public/default").stdout
-    assert cli("--store", store, "store", "check").exit_code in (0, 1)
-    refreshed = cli("--store", store, "store", "refresh", "-o", "json").json
-    assert [refreshed[f"nodes{what}"] for what in ("Added", "Updated", "Removed")] == [0, 0, 0]
-    assert _values(store) == values_as_of(0x2A1)
-
-
 def test_a_standalone_directory_with_zookeeper(cli: Cli, cluster: Path, tmp_path: Path) -> None:
     source = tmp_path / "standalone"
     shutil.copytree(cluster / "bookkeeper0", source / "bookkeeper0")

@@ -7,7 +7,6 @@ import pytest
 
 from pulsar_admin.store.errors import InvalidValue
 from pulsar_admin.store.nacks import sizes as calculator
-from pulsar_admin.store.nacks.holes import TopicNacks
 from tests.deep import deep_but_for
 
 MIB = 2**20
@@ -52,34 +51,11 @@ def test_table_has_a_row_per_bit_and_falls() -> None:
     assert sizes == sorted(sizes, reverse=True)
 
 
-def test_batches_make_fewer_entries() -> None:
-    sizing = calculator.size_tracker(calculator.NackLoad(1000, 60_000, batch_size=100), 0)
-    assert sizing.pending_entries == 600
-    assert sizing.buckets == 600
-    assert sizing.firings_per_minute == 600
-
-
 def test_sample_leaves_acknowledged_entries_out() -> None:
     ledgers, entries, times = calculator.sample_load(calculator.NackLoad(1000, 3_600_000, acknowledged_every=10), 10)
     assert not (entries % 10 == 0).any()
     assert len(ledgers) == len(entries) == len(times) == pytest.approx(180_000, rel=0.01)
     assert set(ledgers.tolist()) == {0, 1, 2, 3}
-
-
-def test_measures_what_is_given() -> None:
-    entries = np.arange(512)
-    size = calculator.measure_size(np.ones_like(entries), entries, entries, 8)
-    assert (size.entries, size.buckets, size.rows) == (512, 2, 2)
-    assert size.resident_bytes == 2 * (20 + 27)
-    assert size.serialized_bytes == 48 + size.resident_bytes
-
-
-def test_real_positions_give_their_own_bytes() -> None:
-    entries = np.arange(0, 10_000, 2)
-    nacks = TopicNacks(0, 0, None, None, 1, 0, 1.0, np.ones_like(entries), entries, entries)
-    row = calculator.size_table(calculator.NackLoad(500, 60_000), nacks)[8]
-    # 128 of every 256 ids, none adjacent: an array of two bytes each
-    assert row.resident_bytes / row.pending_entries == pytest.approx((20 + 28 + 256) / 128, rel=0.01)
 
 
 @pytest.mark.parametrize(

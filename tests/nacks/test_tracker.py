@@ -72,13 +72,6 @@ def test_due_is_in_order_of_bucket_ledger_entry() -> None:
     assert popped(tracker, 1000) == [(16, 2, 9), (160, 2, 3), (160, 9, 0), (160, 9, 1), (320, 2, 8)]
 
 
-def test_partition_is_kept() -> None:
-    tracker = NegativeAcksTracker(partition_index=3)
-    tracker.add(Position(1, 1), 0, now_ms=NOW)
-    loaded = NegativeAcksTracker.from_bytes(tracker.to_bytes())
-    assert loaded.partition_index == loaded.due(NOW).partition_index == 3
-
-
 def test_bulk_rows_that_do_not_fit_one_number() -> None:
     tracker = NegativeAcksTracker(0)
     ledgers = [0, LONG_MAX, 5, 0, 5] * 8
@@ -99,15 +92,6 @@ def test_arrays_are_the_rows() -> None:
         assert [tuple(row) for row in np.stack(due.arrays(), axis=1).tolist()] == expected
         assert due.entry_count == len(expected)
         assert bool(due) == bool(expected)
-
-
-def test_equal_content_gives_equal_bytes_whatever_the_way() -> None:
-    ids = list(range(2, 700, 3)) + list(range(1000, 1300))
-    one, other = NegativeAcksTracker(10), NegativeAcksTracker(10)
-    one.add_many([4] * len(ids), ids, 5000, now_ms=0)
-    for entry in reversed(ids):
-        other.add(Position(4, entry), 5000, now_ms=0)
-    assert one.to_bytes() == other.to_bytes()
 
 
 def test_size_is_small_and_shrinks_as_buckets_go() -> None:

@@ -188,15 +188,6 @@ def test_only_what_lies_between_is_delivered_again(case: Case, start: int, end: 
     assert all(lower.ledger_id == upper.ledger_id for lower, upper in after.ranges) or after == case.state
 
 
-def test_swallows_over_a_ledger_end() -> None:
-    """(13:0, 16:1] is 13:1 and 13:2, then all of the empty ledger's neighbour: one range in three ledgers."""
-    topic = made_topic([2, 3, 0, 4])
-    state = CursorState(Position(10, -1), ((Position(13, 0), Position(19, 1)), (Position(19, 2), Position(19, 3))))
-    after = advanced(topic, state, Position(13, 0))
-    assert after.mark_delete == Position(19, 1)
-    assert after.ranges == ((Position(19, 2), Position(19, 3)),)
-
-
 def test_words_of_a_bit_set() -> None:
     """pulsar.md vector 10 has bit 1; bit 63 is the sign of a Java long, bit 64 the first of the next."""
     assert bit_words([1]) == (2,)

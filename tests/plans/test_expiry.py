@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pulsar_admin.store.changes.cursors import plan_moves
-from pulsar_admin.store.changes.plan import BrokerMove, FutureDated, LedgerPart
+from pulsar_admin.store.changes.plan import BrokerMove
 from pulsar_admin.store.changes.resets import (
     Before,
     ByTtl,
@@ -28,11 +28,11 @@ from pulsar_admin.store.codec.policies import Retention
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.delayed.expiry_plans import EXPIRE
 from pulsar_admin.store.errors import InvalidValue, MetadataCorrupt, Refused
-from pulsar_admin.store.model.cursors import Cursor, CursorSource, Extent, read_cursor
+from pulsar_admin.store.model.cursors import Cursor, CursorSource, read_cursor
 from pulsar_admin.store.model.reader import EntryReader, open_reader
 from pulsar_admin.store.model.topics import Topic, read_topic
 from pulsar_admin.store.names import EARLIEST, LATEST, Position, parse_topic
-from pulsar_admin.store.policies.in_force import MessageTtl, find_message_ttl, find_retention
+from pulsar_admin.store.policies.in_force import MessageTtl, find_message_ttl
 from pulsar_admin.store.policies.retention import count_let_go, freed_ledgers
 from pulsar_admin.store.search.broker import BrokerSearch
 from pulsar_admin.store.search.broker_setup import BrokerSetup
@@ -45,7 +45,7 @@ from pulsar_admin.store.search.expiry import (
     expire_by_time,
     iter_forecast,
 )
-from pulsar_admin.store.search.pending import PendingSearch, read_future_dated
+from pulsar_admin.store.search.pending import PendingSearch
 from tests.stores import put_node, read_rows
 from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store
 
@@ -176,16 +176,6 @@ def test_2_11_drops_no_ledger_by_the_time_at_which_it_was_closed(tmp_path: Path)
         assert found == [None, at(first.ledger_id, 2)]
 
 
-def test_an_acknowledged_entry_holds_nothing_back(tmp_path: Path) -> None:
-    times = [Made(CREATED_MS + offset) for offset in (10, 100, 20, 30)]
-    hole = (at(10, 0), at(10, 1))
-    path = make_store(tmp_path / "s", {"a/b/t": MadeTopic([times], cursors={SUB: info(at(10, -1), hole)})})
-    with opened(path, "a/b/t") as (reader, topic, cursor):
-        move = expiry_move(reader, topic, cursor, ExpiryRequest(NOW_MS, Before(CREATED_MS + 25)))
-        assert (move.state.mark_delete, move.state.ranges) == (at(10, 2), ())
-        assert move.expiry.ledgers == (LedgerPart(10, Extent(2, 2, 46)),)
-
-
 def test_damaged_entries_hold_nothing_back(tmp_path: Path, damages_stores: None) -> None:
     """However many come first."""
     entries = [Made(CREATED_MS + offset, payload=b"abcd"[offset : offset + 1] * 9_000) for offset in range(4)]
@@ -202,19 +192,6 @@ def test_damaged_entries_hold_nothing_back(tmp_path: Path, damages_stores: None)
         )
         move = expiry_move(reader, topic, cursor, ExpiryRequest(NOW_MS, Before(CREATED_MS + 1)))
         assert move.state.mark_delete == at(10, 2)
-
-
-def test_future_dated(tmp_path: Path) -> None:
-    far = NOW_MS + 5_000
-    entries = [Made(CREATED_MS), Made(far, batch=3), Made(CREATED_MS + 1), Made(far + 1)]
-    path = make_store(tmp_path / "s", {"a/b/t": MadeTopic([entries], cursors={SUB: info(at(10, -1))})})
-    with opened(path, "a/b/t") as (reader, topic, cursor):
-        found = read_future_dated(PendingSearch(reader, topic, cursor.state, "auto"), NOW_MS)
-        assert (found.entries, found.messages, found.first, found.latest_ms) == (2, 4, at(10, 1), far + 1)
-        assert found.producers == {"p"}
-        move = expiry_move(reader, topic, cursor, ExpiryRequest(NOW_MS, Before(NOW_MS)))
-        assert move.state.mark_delete == at(10, 0)
-        assert move.expiry.future_dated == FutureDated(2, 4, at(10, 1), far + 1, ("p",))
 
 
 def test_a_lost_ledger_is_named(tmp_path: Path) -> None:
@@ -288,13 +265,6 @@ def test_positions(
         assert dict(state.batch_deletes) == {entry: bit_words(unread) for entry, unread in bits.items()}
 
 
-@pytest.mark.parametrize("position", [at(10, 0), at(10, 2), Position(10, 2, 1)], ids=str)
-@pytest.mark.parametrize("rule", [ALL_BEFORE, BROKER])
-def test_never_backwards(places: Path, rule: ExpiryRule, position: Position) -> None:
-    with opened(places, "a/b/t", "further") as (reader, topic, cursor):
-        assert expiry_move(reader, topic, cursor, ExpiryRequest(NOW_MS, UpTo(position), rule)).state == cursor.state
-
-
 def test_a_position_after_the_last_entry_is_refused_as_the_broker_does(places: Path) -> None:
     with opened(places, "a/b/t") as (reader, topic, cursor):
         after = Position(topic.last_confirmed.ledger_id, topic.last_confirmed.entry_id + 1)
@@ -344,22 +314,6 @@ def test_ttl_in_force(tmp_path: Path) -> None:
     put_json(path, "/admin/topic-policies/local/a/b/persistent/t", {"messageTTLInSeconds": "soon"})
     with pytest.raises(MetadataCorrupt, match="messageTTLInSeconds is a text, expected a number"):
         found()
-
-
-def test_retention_in_force(tmp_path: Path) -> None:
-    path = make_store(tmp_path / "s", {"a/b/t-partition-1": MadeTopic([[Made(CREATED_MS)]])})
-    policies = {"retentionTimeInMinutes": 5, "retentionSizeInMB": -1}
-    put_json(path, "/admin/policies/a/b", {"retention_policies": policies})
-    put_json(
-        path,
-        "/admin/topic-policies/local/a/b/persistent/t",
-        {"retentionPolicies": {**policies, "retentionTimeInMinutes": 7}},
-    )
-    with open_store(path) as store, store.read() as txn:
-        of_topic = find_retention(txn, parse_topic("a/b/t-partition-1"))
-        of_other = find_retention(txn, parse_topic("a/b/other"))
-    assert (of_topic.retention.time_minutes, of_topic.source) == (7, "topic")
-    assert (of_other.retention.time_minutes, of_other.source) == (5, "namespace")
 
 
 def test_a_reset_is_warned_of_the_ttl(tmp_path: Path) -> None:

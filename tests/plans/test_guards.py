@@ -98,14 +98,6 @@ def test_a_row_of_a_file_is_named(store: Path, cli: Cli, tmp_path: Path) -> None
     cli.on(store, f"topics reset-cursor --from-file {rows}").ends(3, "line 1: __pending_ack_state of")
 
 
-def test_a_plan_says_that_it_was_forced(store: Path, cli: Cli, tmp_path: Path) -> None:
-    plan = tmp_path / "plan.json"
-    skip = ("topics", "skip", "a/b/compacted", "-s", "__compaction", "-n", "1")
-    assert cli("--store", store, *skip, "--force", "--plan", plan).exit_code == 0
-    applied = cli.done("--store", store, *f"apply {plan} -y -o json".split())
-    assert "marks how far the topic is compacted" in applied.json["warnings"][0]
-
-
 def test_the_cure_of_a_dead_pending_ack_log_is_allowed(tmp_path: Path, cli: Cli) -> None:
     """The log is one empty ledger, its cursor in a ledger that was trimmed (apache/pulsar#26368): nothing lies between."""
     cursors = {"__pending_ack_state": CursorInfo(-1, Position(7, 13))}
@@ -164,18 +156,6 @@ def test_truncate_drops_the_compacted_view_as_a_broker_does(tmp_path: Path, cli:
     check_undo(cli, store, 1, before)
 
 
-def test_truncate_keeps_what_a_broker_writes_again(tmp_path: Path, cli: Cli) -> None:
-    info = CursorInfo(-1, Position(10, 0), properties={"p": 7})
-    ledgers = [[Made(CREATED_MS)], [Made(CREATED_MS)]]
-    store = made_store(tmp_path, {T: MadeTopic(ledgers, cursors={"pulsar.dedup": info})})
-    done = cli.on(store, f"topics truncate {T} -y -o json")
-    assert not any(part.get("warnings") for part in done.json)
-    with open_store(store) as opened, opened.read() as txn:
-        path = parse_topic(T).cursor_path("pulsar.dedup")
-        found = decode_cursor_info(read_node(txn, path).value, path)
-        assert (found.mark_delete, dict(found.properties)) == (Position(11, 0), {"p": 7})
-
-
 # -- chunked messages -------------------------------------------------------------------------------------------------
 
 
@@ -211,12 +191,6 @@ def test_a_move_into_a_chunked_message_is_told(chunked: Path, cli: Cli, words: s
     """A real client of 4.0.8 dropped the rest of such a message, and its entries stayed in the backlog."""
     done = cli("--store", chunked, "topics", *words.replace("T", T, 1).split(), "--dry-run", "-o", "json")
     assert any(text in warning for warning in done.json["warnings"]), done.json
-
-
-@pytest.mark.parametrize("target", ["10:0", "10:1", "10:5", "latest"])
-def test_a_move_to_a_whole_message_is_not(chunked: Path, cli: Cli, target: str) -> None:
-    done = cli.on(chunked, f"topics reset-cursor {T} -s s -m {target} --dry-run -o json")
-    assert not done.json.get("warnings")
 
 
 # -- partitions that are there ----------------------------------------------------------------------------------------
@@ -256,13 +230,6 @@ def test_fewer_partitions_than_are_there_are_refused_as_by_4_2(tmp_path: Path, c
     assert cli.on(store, "topics create-partitioned-topic a/b/readings -p 11").exit_code == 0
 
 
-def test_a_partitioned_topic_beside_nothing_says_nothing(tmp_path: Path, cli: Cli) -> None:
-    store = partitions(tmp_path, 0)
-    done = cli.json(store, "topics create-partitioned-topic a/b/reading -p 2")
-    assert "warnings" not in done
-    assert "adopted" not in done["after"]
-
-
 @pytest.mark.parametrize("topic", [PENDING_ACKS, LOG])
 @pytest.mark.parametrize("verb", ["truncate", "terminate", "delete"])
 def test_no_log_of_transactions_ends(topic: str, verb: str, store: Path, cli: Cli, tmp_path: Path) -> None:
@@ -275,16 +242,3 @@ def test_no_log_of_transactions_ends(topic: str, verb: str, store: Path, cli: Cl
     if verb == "delete":
         assert "--force" in refused.error["hint"]
         assert cli.on(store, f"topics {verb} {topic} --force").exit_code == 0
-
-
-def test_a_topic_goes_with_its_log_of_pending_acks(tmp_path: Path, cli: Cli) -> None:
-    ledgers = [[Made(CREATED_MS)]]
-    store = made_store(
-        tmp_path,
-        {
-            "a/b/t": MadeTopic(ledgers, cursors={"sub": CursorInfo(-1, Position(10, -1))}),
-            PENDING_ACKS: MadeTopic(ledgers),
-        },
-    )
-    assert cli.on(store, "topics delete a/b/t").exit_code == 0
-    assert cli.on(store, f"topics stats {PENDING_ACKS}").exit_code == 5

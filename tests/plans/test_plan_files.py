@@ -6,7 +6,6 @@ import math
 import zlib
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime, timedelta
 from hashlib import sha1, sha256
 from importlib import import_module
 from pathlib import Path
@@ -16,10 +15,8 @@ from typing import Any
 import pytest
 
 from pulsar_admin.api.plan import CLASSES, Planner
-from pulsar_admin.store.changes.plan import decode_argument, encode_argument
 from pulsar_admin.store.db.audit_log import read_change
 from pulsar_admin.store.db.environment import Txn, open_store
-from pulsar_admin.store.names import EARLIEST, LATEST, parse_namespace, parse_topic, parse_topics
 from tests.commands.changing import rows_of
 from tests.conftest import Cli
 from tests.stores import NOW_MS, copied, read_rows, write_rows
@@ -229,18 +226,6 @@ def test_a_plan_of_another_store_is_refused(cli: Cli, store: Path, tmp_path: Pat
     assert (refused.exit_code, refused.error["message"]) == (4, "the plan was made on another store")
 
 
-def test_what_is_asked_for_does_not_depend_on_the_directory(
-    cli: Cli, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    dump, plan = tmp_path / "dumped", tmp_path / "a.plan"
-    assert cli.on(store, f"topics dump {TOPIC} --level entries --directory {dump}").exit_code == 0
-    monkeypatch.chdir(tmp_path)
-    load = ("topics", "load", dump.name, "--topic", "public/default/copy")
-    assert cli("--store", store, *load, "--plan", plan).exit_code == 0
-    monkeypatch.chdir(store)
-    assert cli.on(store, f"apply {plan}").exit_code == 0
-
-
 def test_another_dump_by_the_same_name_is_not_loaded(cli: Cli, store: Path, tmp_path: Path) -> None:
     """It has as many entries and bytes: only the bytes tell."""
     text = cli.on(store, f"topics dump {TOPIC} --level entries -o jsonl").stdout
@@ -281,32 +266,6 @@ def test_a_plan_file_is_never_overwritten(name: str, cli: Cli, store: Path) -> N
     assert (again.exit_code, again.stdout, "exists already" in again.stderr) == (3, "", True)
 
 
-def test_text_says_where_the_plan_is(cli: Cli, store: Path, tmp_path: Path) -> None:
-    text = cli("--store", store, *PLANNED["topic ttl"], "--plan", tmp_path / "a.plan").stdout
-    assert text.startswith(f"plan written to {tmp_path / 'a.plan'}, nothing was changed: set message TTL of ")
-
-
-@pytest.mark.parametrize(
-    "value",
-    [
-        (1, "a", None, True, -1),
-        [1, ["a"]],
-        {"a": {"b": (1,)}},
-        parse_topic("a/b/c"),
-        parse_namespace("a/b"),
-        parse_topics((), "a/*"),
-        LATEST,
-        EARLIEST,
-        Path("/a/b"),
-        datetime(2026, 1, 2, 3, 4, 5, 678, UTC),
-        timedelta(days=-1, microseconds=1),
-    ],
-)
-def test_what_methods_are_given_is_kept_as_it_is(value: object) -> None:
-    found = decode_argument(json.loads(json.dumps(encode_argument(value))))
-    assert (found, type(found)) == (value, type(value))
-
-
 def test_every_class_whose_methods_plan_can_be_called_again() -> None:
     parts = {"Changes", "NamespaceResources", "PolicyPlans", "TopicPlans"}  # of classes that are in the table
     for name, module in CLASSES.items():
@@ -318,15 +277,6 @@ def _all_subclasses(cls: type) -> Iterator[type]:
     for one in cls.__subclasses__():
         yield one
         yield from _all_subclasses(one)
-
-
-def test_an_undo_is_planned_as_it_is(cli: Cli, store: Path) -> None:
-    before = rows_of(store)
-    assert cli("--store", store, *PLANNED["skip"]).exit_code == 0
-    file = store.parent / "undo.plan"
-    assert cli.on(store, f"store undo 1 --plan {file}").exit_code == 0
-    assert cli.on(store, f"apply {file}").exit_code == 0
-    assert rows_of(store) == before
 
 
 # -- the audit log ----------------------------------------------------------------------------------------------------
@@ -432,17 +382,3 @@ def test_nacks_are_popped_when_they_are_due(cli: Cli, store: Path) -> None:
     assert cli.on(store, f"--now {later} nacks due --pop --plan {file}").exit_code == 0
     done = cli.on(store, f"apply {file} -o json")
     assert (done.exit_code, done.json["entries"], done.json["after"]["nextDeadline"]) == (0, 2, None)
-
-
-def test_a_plan_without_steps_writes_nothing(cli: Cli, store: Path, tmp_path: Path) -> None:
-    """It says so, as its command does, and the store's transaction stays where it was."""
-    file = tmp_path / "a.plan"
-    stays = ("topics", "reset-cursor", TOPIC, "-s", "reset-me", "-m", "earliest")
-    assert cli("--store", store, *stays, "--plan", file).exit_code == 0
-    before = read_rows(store, lambda txn: txn.id)
-    for options in ((), ("--dry-run",)):
-        told = cli("--store", store, "apply", file, *options)
-        assert (told.exit_code, "nothing to change" in told.stdout) == (0, True)
-    assert cli.json(store, f"apply {file}")["change"] is None
-    assert read_rows(store, lambda txn: txn.id) == before
-    assert cli.json(store, "store log") == []

@@ -5,12 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from pulsar_admin.changes import render_change
 from pulsar_admin.store.changes import plan as plans
-from pulsar_admin.store.changes.cursors import CLEAR_NAMESPACE
 from pulsar_admin.store.db.audit_log import Change
 from pulsar_admin.store.errors import IndexCorrupt
-from pulsar_admin.store.model.cursors import Extent
 
 TRANSCRIPT = Path(__file__).parent.parent / "transcript"
 _AROUND = ("change", "dryRun", "undo")
@@ -45,42 +42,9 @@ def test_json_of_a_part_reads_back_as_that_part() -> None:
         assert not part.more
 
 
-def test_a_key_of_another_version_stays() -> None:
-    part = plans.decode_part({"before": None, "after": {}, "colour": "red"})
-    assert part.as_json() == {"before": None, "after": {}, "colour": "red"}
-    assert part.undone().as_json() == {"before": {}, "after": None, "colour": "red"}
-
-
 def test_an_audit_record_of_another_form_is_told() -> None:
     with pytest.raises(IndexCorrupt, match="change 7"):
         plans.parts_of(Change(7, 0, "topics skip", ({"before": {}, "after": {}, "deletable": 3},), ()))
-
-
-def test_totals_are_over_all_parts() -> None:
-    parts = (
-        plans.CursorPart(skipped=Extent(1, 2, 3)),
-        plans.ChangePart(),
-        plans.CursorPart(skipped=Extent(10, 20, 30)),
-    )
-    report = plans.ChangeReport("test", "test", 3, False, parts, untouched=frozenset({1}))
-    assert report.skipped == Extent(11, 22, 33)
-    assert [(one["change"], one["undo"]) for one in report.documents()] == [
-        (3, "pulsar-admin store undo 3"),
-        (None, None),
-        (3, "pulsar-admin store undo 3"),
-    ]
-
-
-def test_one_name_on_two_topics_is_two_subscriptions() -> None:
-    def said(*names: tuple[str, str]) -> str:
-        parts = tuple(plans.ChangePart(topic=topic, subscription=name) for topic, name in names)
-        return render_change(
-            plans.ChangeReport(CLEAR_NAMESPACE.command, CLEAR_NAMESPACE.words, 3, False, parts)
-        ).splitlines()[0]
-
-    assert said(("a", "s"), ("a", "t"), ("b", "s")) == "change 3: clear the backlog of 3 subscriptions on 2 topics"
-    assert said(("a", "s"), ("b", "s")) == "change 3: clear the backlog of s on 2 topics"
-    assert said(("a", "s"), ("a", "t")) == "change 3: clear the backlog of 2 subscriptions on a"
 
 
 # -- reports of every kind ------------------------------------------------------------------------------------------
@@ -166,31 +130,3 @@ def test_a_report_of_each_kind_reads_back(kind: type[plans.ChangePart], document
     assert type(part) is kind
     assert not part.more
     assert json.dumps(part.as_json()) == json.dumps(document)
-
-
-def test_what_undoes_a_move_says_nothing_of_moving_forward() -> None:
-    undone = plans.decode_part(_REPORTS[4][1]).undone().as_json()
-    assert undone == {
-        **_TOPIC,
-        "subscription": "s",
-        "before": _SIDES["after"],
-        "after": _SIDES["before"],
-        **_EXTENT,
-        **_EXPIRY,
-    }
-
-
-def test_a_report_of_what_is_no_change_of_rows_keeps_its_keys() -> None:
-    """Such as an export's: keys of the same names as in other reports mean nothing there."""
-    document = {
-        "before": None,
-        "after": None,
-        "directory": "/copy",
-        "ledgers": 3,
-        "time": 5,
-        "position": "there",
-        "files": 2,
-    }
-    part = plans.decode_part(document)
-    assert type(part) is plans.ChangePart
-    assert part.as_json() == document

@@ -16,11 +16,9 @@ from pulsar_admin.store.recovery.chains import LedgerGroup
 from pulsar_admin.store.recovery.from_ledgers import Sources
 from pulsar_admin.store.recovery.rolling import plan_lost_and_found
 from tests.conftest import Cli
-from tests.deep import deep_but_for
 from tests.stores import copied, imported, lose_nodes, put_back, put_node, write_rows
-from tests.worlds import CLUSTER, STATES, world
+from tests.worlds import CLUSTER, world
 
-Json = Any  # a JSON value
 PLAIN = "/managed-ledgers/public/default/persistent/plain"
 pytestmark = pytest.mark.usefixtures("damages_stores")
 
@@ -35,21 +33,6 @@ def dry(cli: Cli, store: Path, *words: str) -> tuple[dict[str, Any], str]:
 def spoil(store: Path, *paths: str) -> None:
     for path in paths:
         put_node(store, path, b"\xff\xff no message")
-
-
-@deep_but_for((2,), "state", STATES)
-@pytest.mark.parametrize("name", ["small", "nometa", CLUSTER])
-def test_a_sound_cluster_gets_nothing_though_its_newest_ledgers_were_deleted(
-    name: str, state: str, cli: Cli, tmp_path: Path
-) -> None:
-    """Not the largest ledger that is listed says which are younger: the id that comes next does."""
-    store = copied(name, state, tmp_path)
-    rows = cli("--store", store, "ledgers", "list", "-o", "jsonl").json_lines
-    newest = max((row for row in rows if row["owners"] and row["entries"]), key=lambda row: row["ledgerId"])
-    topic = newest["owners"][0]["topic"]
-    assert cli("--store", store, "topics", "delete", topic, "--force", "-y").exit_code == 0
-    after, _ = dry(cli, store)
-    assert after["level"] is None
 
 
 def test_where_the_next_id_is_not_known_nothing_is_proposed_and_that_is_said(cli: Cli, tmp_path: Path) -> None:
@@ -119,17 +102,6 @@ def test_detected_level_a_says_which_topics_it_leaves_out(cli: Cli, tmp_path: Pa
     assert "persistent://public/default/plain" in said
     whole, _ = dry(cli, store, "--level", "A")
     assert ("leftOut" in whole, whole["topics"]) == (False, after["topics"] + 1)
-
-
-def test_a_ledger_that_cannot_be_decoded_stops_no_other_topic_at_level_a(cli: Cli, tmp_path: Path) -> None:
-    store = copied("small", "clean", tmp_path)
-    ledger = next(row["ledgerId"] for row in cli.rows(store, "ledgers list --topic plain") if row["state"] == "CLOSED")
-    lose_nodes(store, "/managed-ledgers/", "/schemas/")
-    whole, _ = dry(cli, store)
-    spoil(store, f"/ledgers/00/0000/L{ledger:04d}")
-    after, said = dry(cli, store)
-    assert after["passedOver"] == [f"/ledgers/00/0000/L{ledger:04d}"]
-    assert (after["topics"], f"L{ledger:04d}" in said) == (whole["topics"], True)
 
 
 @pytest.mark.parametrize("name", ["small", CLUSTER])

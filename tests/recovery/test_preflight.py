@@ -405,17 +405,6 @@ def test_a_cookie_that_cannot_be_read_is_none(tmp_path: Path, cli: Cli) -> None:
     assert (refused.exit_code, "ID=DIR,DIR" in refused.error["hint"]) == (6, True)
 
 
-def test_directories_for_the_index_alone_that_have_none_lost_it(tmp_path: Path) -> None:
-    """As ``KeyValueStorageRocksDB``, which creates them empty; of ``InterleavedLedgerStorage`` there are files."""
-    (tmp_path / "index").mkdir()
-    bookie = replace(a_bookie(tmp_path, None, None), index_dirs=(tmp_path / "index",))
-    (bookie.ledger_dirs[0] / "0.log").write_bytes(bytes(1024))
-    kinds = [fact.kind for fact in iter_bookie_facts(bookie, None, thorough=False)]
-    assert kinds == [Start.NO_LEDGERS, Start.NO_LOCATIONS]
-    (tmp_path / "index" / "0").mkdir()
-    assert [*iter_bookie_facts(bookie, None, thorough=False)] == []
-
-
 def write_log(path: Path, kept: int, dead: int) -> None:
     """An entry log with so many records, of 100 bytes each, of ledger 1, and of ledger 2."""
     body = b"".join(

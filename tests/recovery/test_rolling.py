@@ -10,18 +10,18 @@ import pytest
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pulsar_admin.store.codec.ledgermetadata import LedgerState, Segment, encode_ledger_metadata, ledger_path
+from pulsar_admin.store.codec.ledgermetadata import LedgerState, encode_ledger_metadata, ledger_path
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.db.tree import read_node
 from pulsar_admin.store.model.cursors import read_cursors
 from pulsar_admin.store.model.ledgers import find_metadata, iter_indexed_ids, read_ledger
 from pulsar_admin.store.model.reader import open_reader
-from pulsar_admin.store.model.topics import iter_topics, partition_count, read_topic
+from pulsar_admin.store.model.topics import iter_topics, read_topic
 from pulsar_admin.store.names import parse_topic
 from pulsar_admin.store.recovery import closing
 from pulsar_admin.store.recovery.chains import LOST_AND_FOUND
 from pulsar_admin.store.recovery.closing import close_ledger, fit_ensembles, make_ledger
-from pulsar_admin.store.recovery.rolling import _is_told_of, _rolled_topic
+from pulsar_admin.store.recovery.rolling import _rolled_topic
 from tests.conftest import Cli
 from tests.deep import deep_but_for
 from tests.plans.test_restoring import holders_of
@@ -113,27 +113,6 @@ def test_metadata_of_ledgers_is_what_brokers_wrote(tmp_path: Path, cli: Cli) -> 
         assert last.state is LedgerState.CLOSED
 
 
-def test_a_subscription_goes_on_where_its_cursor_ledger_says(tmp_path: Path, cli: Cli) -> None:
-    """``half`` of plain moved from 30:26 to 30:35 (oracle: the broker's mutations); those of one position stay where they were."""
-    store, _ = rolled("crashed", 0x35D, tmp_path, cli)
-    name = parse_topic("public/default/plain")
-    cursors = read_store(store, lambda reader: read_cursors(reader.txn, reader, read_topic(reader.txn, name)))
-    assert str(cursors["half"].mark_delete) == "30:35"
-    assert str(cursors["never"].mark_delete) == "8:-1"
-
-
-def test_partitions_are_told_of_where_the_metadata_has_as_many() -> None:
-    with open_store(imported("small", "clean")) as store, store.read() as txn:
-        names = [parse_topic(f"acme/orders/parts-partition-{number}") for number in range(6)]
-        count = partition_count(txn, names[0].base)
-        assert 1 < count < 5
-        assert [_is_told_of(txn, name) for name in names] == [number < count for number in range(6)]
-        assert [_is_told_of(txn, parse_topic(name)) for name in ("acme/orders/parts", "public/default/plain")] == [
-            False,
-            True,
-        ]
-
-
 def test_entries_after_an_end_are_counted_apart_from_missing_ones(tmp_path: Path) -> None:
     store = copied("small", "clean", tmp_path)
     with open_store(store) as opened, opened.read() as txn:
@@ -154,19 +133,6 @@ def test_a_made_ledger_has_every_entry_from_one_on() -> None:
         counts = {one: read_ledger(reader.txn, one).sums.entries for one in iter_indexed_ids(reader.txn)}
         assert {one: make_ledger(reader, one, {}, None).entries for one in counts} == counts
         assert min(counts.values()) == 1
-
-
-def test_metadata_that_is_not_older_stays(tmp_path: Path, cli: Cli) -> None:
-    store = copied(CLUSTER, "clean", tmp_path)
-    assert cli("--store", store, "store", "recover", "-o", "json").json["change"] is None
-
-
-def test_the_next_ledger_has_an_id_of_its_own(tmp_path: Path, cli: Cli) -> None:
-    """A snapshot of the rolled metadata gives ids above every one on any disk, also of ledgers that no metadata lists."""
-    store, _ = rolled("crashed", 0x35D, tmp_path, cli)
-    report = cli("--store", store, "store", "export", "zookeeper-snapshot", tmp_path / "zk", "-o", "json").json
-    on_disks = read_rows(store, lambda txn: max(int.from_bytes(key[:8], "big") for key, _ in txn.items("times")))
-    assert report["nextLedgerId"] > on_disks
 
 
 def test_what_a_bookie_collected_as_garbage_meanwhile_is_told(tmp_path: Path, cli: Cli) -> None:
@@ -218,19 +184,6 @@ def test_ensembles_serve_every_entry_there_is(rows: dict[str, str], astray: int)
         expected = {members[(entry + step) % 3] for step in range(2)}
         assert any(entry in held[bookie] for bookie in expected)
     assert found == (astray if last == 5 else 0)
-
-
-def test_a_bookie_that_failed_leaves_copies_beside_its_ensemble() -> None:
-    """c failed at entry 4, which had reached it: d took its place, and 4 was sent there again."""
-    held = held_of({"a": "x.xx.xx", "b": "xx.xx.x", "c": ".xx.x..", "d": "....xx."})
-    write_quorum, segments, astray = fit_ensembles(1, held, 6, None)
-    assert write_quorum == 2
-    assert astray
-    for entry in range(7):
-        members = [one.members for one in segments if one.first_entry_id <= entry][-1]
-        expected = {members[(entry + step) % len(members)] for step in range(2)}
-        assert any(entry in held[bookie] for bookie in expected)
-    assert isinstance(segments[0], Segment)
 
 
 @pytest.mark.parametrize(

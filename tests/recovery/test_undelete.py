@@ -23,7 +23,6 @@ from pulsar_admin.store.recovery.restore import Restoring, Undelete, keep_of, re
 from pulsar_admin.store.transfer.imports import ImportOptions
 from tests.api.test_plans import shown_of
 from tests.conftest import Cli
-from tests.deep import deep_but_for
 from tests.recovery.written import entries_of, writes_of
 from tests.stores import NOW_MS, apply_values, copied, import_standalone, lose_nodes
 from tests.worlds import CLUSTER, oracle, scratch_copy, world
@@ -263,28 +262,6 @@ def lists_of(topic: str) -> list[tuple[int, list[int]]]:
     return [(time_ms, list(sizes)) for time_ms, sizes in sizes_of(topic)]
 
 
-@deep_but_for((0, 1), "version", [2, 4, 5])
-def test_a_topic_as_it_was(cli: Cli, tmp_path: Path, version: int) -> None:
-    """As of three of its versions: 115 and 117; all five, none trimmed yet; trimmed."""
-    store = copied(CLUSTER, "crashed", tmp_path)
-    time_ms, ids = lists_of(TRIMMED)[version]
-    cli("--store", store, "topics", "undelete", TRIMMED, "--in-place")
-    rows = cli("--store", store, "topics", "read", TRIMMED, "-o", "jsonl").json_lines
-    cli("--store", store, "store", "undo", "1")
-    then = [row["sha1"] for row in rows if row["ledgerId"] in ids and row["brokerTime"] <= time_ms]
-    assert then
-    report = cli("--store", store, "-o", "json", "topics", "restore", TRIMMED, "--at", str(time_ms)).json[0]
-    assert report["after"]["entries"] == len(then)
-    found = cli("--store", store, "topics", "read", f"{TRIMMED}-restored", "-o", "jsonl").json_lines
-    assert [row["sha1"] for row in found] == then
-    kept = {one for one in ids if one < 119}  # the others are the topic's still
-    assert {row["ledgerId"] for row in found} & set(range(1000)) <= kept
-    assert messages_of(cli, store, TRIMMED).keys() == {(row["ledgerId"], row["entryId"]) for row in rows[120:]}
-    assert backlog(cli, store, f"{TRIMMED}-restored", "s") >= 0
-    cli("--store", store, "store", "undo", "3")
-    assert cli("--store", store, "topics", "stats", f"{TRIMMED}-restored").exit_code == 5
-
-
 def test_in_place_nothing_goes_and_subscriptions_go_back(cli: Cli, tmp_path: Path) -> None:
     store = copied(CLUSTER, "crashed", tmp_path)
     time_ms = lists_of(TRIMMED)[4][0]
@@ -361,15 +338,6 @@ def test_a_ledger_that_was_open_and_is_lost_is_not_taken_for_empty(cli: Cli, tmp
     assert "  entries: 40\n" in shown.stdout
 
 
-def test_a_topic_that_had_nothing_yet(cli: Cli, tmp_path: Path) -> None:
-    time_ms, sizes = sizes_of(PLAIN)[1]
-    assert [*sizes.values()] == [0]
-    store = copied(CLUSTER, "crashed", tmp_path)
-    result = cli("--store", store, "-o", "json", "topics", "restore", PLAIN, "--at", str(time_ms))
-    assert (result.exit_code, result.error["code"]) == (5, "topic-not-found")
-    assert "its ledgers had no entries" in result.error["message"]
-
-
 def test_before_it_was_there(cli: Cli, tmp_path: Path) -> None:
     store = copied(CLUSTER, "crashed", tmp_path)
     before = str(lists_of(TRIMMED)[0][0] - 1)
@@ -396,16 +364,6 @@ def test_by_what_entries_say(cli: Cli, tmp_path: Path) -> None:
     assert [messages_of(cli, store, name) for name in (DOOMED, f"{TRIMMED}-restored")] == expected
 
 
-@pytest.mark.parametrize("words", [(), ("--copy",)])
-def test_a_plan_is_applied_as_it_was_shown(cli: Cli, tmp_path: Path, words: tuple[str, ...]) -> None:
-    store, file = copied(CLUSTER, "crashed", tmp_path), tmp_path / "undelete.plan"
-    assert cli("--store", store, "topics", "undelete", DOOMED, *words, "--plan", file).exit_code == 0
-    assert cli("--store", store, "topics", "stats", f"{DOOMED}-restored").exit_code == 5
-    cli("--store", store, "apply", file)
-    assert len(messages_of(cli, store, f"{DOOMED}-restored")) == 300
-    assert cli("--store", store, "apply", file).exit_code == 4
-
-
 def test_partitions_of_which_nothing_comes_back(cli: Cli, tmp_path: Path) -> None:
     """They are there, and lost empty ledgers alone."""
     store = copied(CLUSTER, "crashed", tmp_path)
@@ -413,10 +371,3 @@ def test_partitions_of_which_nothing_comes_back(cli: Cli, tmp_path: Path) -> Non
     result = cli("--store", store, "topics", "undelete", "acme/orders/parts", DOOMED)
     assert "nothing of persistent://acme/orders/parts-partition-2 can be restored" in result.stdout
     assert len(messages_of(cli, store, f"{DOOMED}-restored")) == 300
-
-
-def test_a_plan_of_single_ledgers_is_done(cli: Cli, tmp_path: Path) -> None:
-    store, plan = copied(CLUSTER, "crashed", tmp_path), tmp_path / "plan.json"
-    assert cli("--store", store, "ledgers", "restore", "--deleted", "141", "--plan", plan).exit_code == 0
-    cli.done("--store", store, "apply", plan)
-    assert cli("--store", store, "ledgers", "info", "141").exit_code == 0

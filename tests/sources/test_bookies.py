@@ -13,7 +13,7 @@ from pulsar_admin.store.codec.journal import encode_header as encode_journal_hea
 from pulsar_admin.store.db.bookies import Bookie, decode_bookie, encode_bookie
 from pulsar_admin.store.errors import InvalidValue, Refused, SourceNotFound
 from pulsar_admin.store.sources.bookieconf import read_bookie_conf
-from pulsar_admin.store.sources.bookies import files_of, find_strangers, group_directories
+from pulsar_admin.store.sources.bookies import find_strangers, group_directories
 from pulsar_admin.store.sources.given_bookies import GivenBookie, find_bookie, parse_bookie
 from pulsar_admin.store.sources.layout import read_standalone_layout
 from pulsar_admin.store.sources.nodes import MetadataDirectory
@@ -39,23 +39,6 @@ def test_directories_of_one_bookie_are_grouped_by_its_cookie(tmp_path: Path) -> 
         ("bk1", (paths[0], paths[2])),
         ("bk2", (paths[1],)),
     ]
-
-
-def test_directories_that_cannot_all_be_one_bookies_have_no_id(tmp_path: Path) -> None:
-    """Four directories, where the cookie names three; and no cookie."""
-    paths = [_directory(tmp_path / name, "bk1") for name in "abcd"]
-    (tmp_path / "e").mkdir()
-    found = group_directories([*paths, tmp_path / "e"])
-    assert [(one.bookie_id, one.directories) for one in found] == [("", (path,)) for path in (*paths, tmp_path / "e")]
-
-
-def test_files_of_a_bookie_come_in_the_order_they_were_written(tmp_path: Path) -> None:
-    """One sequence of numbers over two ledger directories (Interleaved), and one each (DbLedgerStorage)."""
-    one = _directory(tmp_path / "l0", "bk1", "0.log", "2.log", "a.log")
-    other = _directory(tmp_path / "l1", "bk1", "1.log", "2.log", "3.log")
-    journals = [_directory(tmp_path / name, "bk1", file) for name, file in (("j0", "b.txn"), ("j1", "a.txn"))]
-    files = [str(file.path.relative_to(tmp_path)) for file in files_of([Bookie("bk1", (one, other), tuple(journals))])]
-    assert files == ["l0/0.log", "l1/1.log", "l0/2.log", "l1/2.log", "l1/3.log", "l0/a.log", "j1/a.txn", "j0/b.txn"]
 
 
 def test_a_bookie_that_ensembles_name_is_not_foreign(tmp_path: Path, damages_stores: None) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from pulsar_admin.store.db.tree import Node
 from pulsar_admin.store.errors import InvalidValue, Refused, SourceChanged, SourceNotFound
-from pulsar_admin.store.sources.ensemble import Address, Client, LiveEnsemble, is_address, parse_address, read_client
+from pulsar_admin.store.sources.ensemble import Client, LiveEnsemble, is_address, parse_address, read_client
 from tests.deep import deep_but_for
 from tests.fake_zookeeper import FakeZooKeeper, Znode
 
@@ -92,27 +92,6 @@ def test_a_node_that_may_not_be_read_is_named() -> None:
         pytest.raises(Refused, match="/ledgers/00/L0007"),
     ):
         _read(server)
-
-
-def test_nobody_answers() -> None:
-    with FakeZooKeeper({}) as server:
-        address = parse_address(server.address)
-    with pytest.raises(SourceNotFound, match="no ZooKeeper answers"):
-        next(LiveEnsemble(address, Client(timeout_seconds=1)).nodes([]))
-
-
-@pytest.mark.parametrize(
-    ("text", "address"),
-    [
-        ("zk1:2181", Address("zk1:2181", "")),
-        ("zk1:2181,zk2:2181/pulsar/", Address("zk1:2181,zk2:2181", "/pulsar")),
-        ("zk:zk1:2181;zk2:2182/a/b", Address("zk1:2181,zk2:2182", "/a/b")),
-        ("[::1]:2181", Address("[::1]:2181", "")),
-    ],
-)
-def test_addresses(text: str, address: Address) -> None:
-    assert is_address(text)
-    assert parse_address(text) == address
 
 
 @pytest.mark.parametrize("text", ["zookeeper", "/data/zookeeper", "zk1", "zk1:2181,zk2", "zk1:99999", "a b:1", ""])

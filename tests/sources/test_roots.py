@@ -210,22 +210,6 @@ def test_metadata_of_no_cluster_is_refused(nodes: list[ZooKeeperNode], tmp_path:
     assert (answer.exit_code, "no metadata of Pulsar or BookKeeper" in answer.stderr) == (5, True)
 
 
-def test_names_of_users_are_no_roots(plain: Content, tmp_path: Path, cli: Cli) -> None:
-    """A tenant ``admin`` with a namespace ``clusters``, and a topic called LAYOUT or ``managed-ledgers``."""
-    names = (
-        "/admin/policies/admin/clusters",
-        "/namespace/admin/clusters",
-        "/managed-ledgers/a/b/persistent/managed-ledgers",
-    )
-    names = (*names, "/schemas/public/default/LAYOUT", "/managed-ledgers/public/default/persistent/LAYOUT")
-    extra = [ZooKeeperNode(path, b"{}", 0, 1_000, 2_000, False, 1) for path in names]
-    for chroot in ("", "/p"):
-        both = [*moved(below(chroot)), *(node._replace(path=chroot + node.path) for node in extra)]
-        zookeeper, store = write_files(tmp_path / f"zk{chroot}x", both), tmp_path / f"s{chroot}x"
-        assert cli("--store", store, "store", "import", "cluster", "--zookeeper", zookeeper).exit_code == 0
-        assert tree(store).keys() >= plain.keys() | {*names}
-
-
 @deep_but_for((0, 3), ("move", "roots"), PLACES)
 def test_a_running_ensemble_is_read_and_written_as_its_files(
     move: Move, roots: Roots, plain: Content, tmp_path: Path, cli: Cli
@@ -253,14 +237,3 @@ def test_history_and_the_past_have_the_clusters_paths(tmp_path: Path, cli: Cli) 
     paths = {row["path"] for row in rows}
     assert "/admin/clusters" in paths
     assert not [path for path in paths if path.startswith(("/p/", "/brokers"))]
-
-
-def test_preflight_reads_the_cluster_below_a_path(disks: Path, tmp_path: Path, cli: Cli) -> None:  # noqa: F811
-    plain, prefixed = write_files(tmp_path / "zk", of_cluster()), write_files(tmp_path / "p", moved(below("/p")))
-    words = [word for number in (1, 2, 3) for word in ("--bookie", bookie(disks, number))]
-    answers = [
-        cli("--store", tmp_path / "s", "store", "preflight", "--zookeeper", place, *words, "-o", "json").json
-        for place in (plain, prefixed)
-    ]
-    assert {**answers[0], "metadata": ""} == {**answers[1], "metadata": ""}
-    assert answers[0]["metadataLedgers"] > 0

@@ -203,21 +203,6 @@ def test_a_range_that_is_larger_than_planned_is_made_in_passes(
     assert max(files) < 1000
 
 
-def test_a_second_export_takes_the_place_of_the_first_and_another_cluster_lies_beside_it(
-    tmp_path: Path, cli: Cli
-) -> None:
-    folder = tmp_path / "tables"
-    for store, cluster, rows in (("small", "one", 40), ("nometa", "two", 40), ("small", "one", 40)):
-        said = cli.done(
-            *("--store", imported(store, "clean"), "store", "export", "tables", folder, "--cluster", cluster),
-            *("--only", "topics", "-o", "json"),
-        )
-        assert said.json["tables"][0]["rows"] == rows
-    assert said.json["tables"][0]["rowsBefore"] == 40
-    topics = table_of(folder, "topics")
-    assert {name: topics["cluster"].to_pylist().count(name) for name in ("one", "two")} == {"one": 40, "two": 40}
-
-
 def test_another_cluster_of_the_same_name_is_refused_by_its_identity(tmp_path: Path, cli: Cli) -> None:
     arguments = ("store", "export", "tables", tmp_path / "tables", "--only", "topics")
     assert cli("--store", imported("small", "clean"), *arguments).exit_code == 0
@@ -227,25 +212,6 @@ def test_another_cluster_of_the_same_name_is_refused_by_its_identity(tmp_path: P
     assert all(instance in refused.stderr for instance in instances), "/ledgers/INSTANCEID of the two worlds"
     assert "choose another --cluster name" in refused.stderr
     assert (tmp_path / "tables" / "tables.json").read_bytes() == before
-
-
-def test_of_another_state_of_the_same_cluster_the_newer_export_counts(tmp_path: Path, cli: Cli) -> None:
-    for state in ("clean", "crashed"):
-        arguments = ("store", "export", "tables", tmp_path / "tables", "--only", "entries")
-        assert cli("--store", imported("small", state), *arguments).exit_code == 0
-    assert len(table_of(tmp_path / "tables", "entries")) == len(held(world("small") / "crashed"))
-
-
-@pytest.mark.parametrize("scheme", ["file:", "file://"])
-def test_a_file_url_is_a_directory(scheme: str, tmp_path: Path, cli: Cli) -> None:
-    place = f"{scheme}{tmp_path}/a%20b"
-    store = imported("small", "clean")
-    assert cli("--store", store, "store", "export", "tables", place, "--only", "topics").exit_code == 0
-    assert cli("--tables", place, "sql", "select count(*) n from topics", "-o", "json").json == [{"n": 40}]
-    assert len(table_of(tmp_path / "a%20b", "topics")) == 40
-    place = f"{scheme}{tmp_path}/iceberg"
-    assert cli("--store", store, "store", "export", "tables", place, "--iceberg", "--only", "topics").exit_code == 0
-    assert (tmp_path / "iceberg" / "catalog.db").exists()
 
 
 def test_what_a_killed_export_left_is_named_and_removed(tmp_path: Path, cli: Cli) -> None:

@@ -58,12 +58,6 @@ def test_the_rows_are_those_of_the_store(folder: Path, cli: Cli) -> None:
         assert of_store.json, statement
 
 
-def test_one_statement_asks_all_clusters(folder: Path, cli: Cli) -> None:
-    asked = ("--tables", folder, "sql", "select cluster, count(*) n from entries group by 1 order by 1", "-o", "json")
-    one, both = cli(*asked, "--cluster", "west").json, cli(*asked).json
-    assert both == [{"cluster": "east", "n": one[0]["n"]}, *one]
-
-
 def test_other_files_are_not_read(folder: Path, cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "other.csv").write_text("a\n42\n")
     link = folder / "link.csv"
@@ -155,16 +149,6 @@ def test_a_topic_that_is_not_there_is_no_empty_table(name: str, folder: Path, cl
     found = cli("--tables", folder, "sql", f'select count(*) from "{name}"')
     assert found.exit_code in (2, 3)
     assert name in found.stderr
-
-
-def test_a_topic_without_messages_is_an_empty_table(folder: Path, cli: Cli, tmp_path: Path) -> None:
-    copytree(folder, tmp_path / "tables")
-    manifest = json.loads((folder / "tables.json").read_text())
-    for found in manifest["clusters"].values():
-        found["tables"]["messages"] = []
-    write_list(tmp_path / "tables", manifest)
-    asked = 'select count(*) n from "public/default/plain"'
-    assert cli("--tables", tmp_path / "tables", "sql", asked, "-o", "json").json == [{"n": 0}]
 
 
 def test_a_table_that_was_not_exported_is_no_topic(cli: Cli, tmp_path: Path) -> None:

@@ -102,23 +102,6 @@ def test_policies_are_those_that_the_namespace_stores() -> None:
     assert {row["level"] for row in rows_of(imported("policies", "clean"), "policies")} >= {"namespace", "topic"}
 
 
-def test_schemas_have_their_definitions() -> None:
-    rows = [row for row in rows_of(imported("small", "clean"), "schemas") if row["topic"].endswith("default/avro")]
-    assert [(row["version"], row["type"], row["deleted"]) for row in rows] == [(0, "AVRO", False)]
-    assert json.loads(rows[0]["data"])["type"] == "record"
-
-
-def test_bodies_are_the_records_at_their_places() -> None:
-    bodies = rows_of(imported("small", "crashed"), "bodies")  # a broker that stops writes its cursors into the metadata
-    assert bodies
-    for row in bodies:
-        with Path(row["path"]).open("rb") as file:
-            file.seek(row["offset"])
-            assert file.read(len(row["record"])) == row["record"]
-        assert int.from_bytes(row["record"][:4]) == len(row["record"]) - 4
-        assert row["record"][4:20] == row["ledger_id"].to_bytes(8) + row["entry_id"].to_bytes(8)
-
-
 def test_what_cannot_be_read_is_counted_and_the_rest_is_there(tmp_path: Path, damages_stores: None) -> None:
     store = copied("small", "clean", tmp_path)
     whole = len(rows_of(store, "topics"))

@@ -112,16 +112,6 @@ def test_rows_in_python(demo_store: Path) -> None:
             store.sql("select 1; select 2")
 
 
-def test_rows_of_later_blocks_are_found(tmp_path: Path) -> None:
-    """A block of the index has 1,024 entries at most."""
-    made = {"a/b/t": MadeTopic([[Made(CREATED_MS + number * 1000) for number in range(3000)]])}
-    with pulsar_admin.open_store(make_store(tmp_path / "store", made)) as store:
-        for first, last in ((0, 2999), (1023, 1024), (1024, 2047), (2048, 2999), (2999, 5000)):
-            where = f"entry_id between {first} and {last} and publish_time >= '2000-01-01'"
-            found = store.sql(f"select entry_id from messages where {where} order by 1").rows()
-            assert [row["entry_id"] for row in found] == [*range(first, min(last, 2999) + 1)]
-
-
 def test_a_file_that_cannot_be_read_is_told_as_ever(tmp_path: Path) -> None:
     """What a scan raises comes out as it is, not as DuckDB's words about a stream."""
     path = copied("small", "clean", tmp_path)

@@ -10,7 +10,6 @@ from msgspec.structs import replace
 from pulsar_admin.store.codec.cursor import CursorInfo
 from pulsar_admin.store.codec.logscan import Record, iter_records
 from pulsar_admin.store.codec.managedledger import LedgerInfo, ManagedLedger, encode_managed_ledger
-from pulsar_admin.store.db.delayed import find_index_ledgers
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.db.ledger_ids import put_next_ledger_id
 from pulsar_admin.store.doctor.why_bytes import WhyBytes, why_bytes
@@ -19,10 +18,9 @@ from pulsar_admin.store.model.topics import read_topic
 from pulsar_admin.store.names import Position, parse_topic
 from pulsar_admin.store.rules.holders import HOLDERS
 from tests.conftest import Cli
-from tests.delayed.world import build
 from tests.live.comparing import place
 from tests.stores import NOW_MS as IMPORTED_MS
-from tests.stores import copied, imported, in_store, lose_nodes, put_node, write_rows
+from tests.stores import imported, lose_nodes, put_node, write_rows
 from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store
 from tests.why.planted import HOUR_MS
 from tests.worlds import oracle, world
@@ -155,24 +153,6 @@ def test_ledgers_of_a_topic_that_cannot_be_read(tmp_path: Path, damages_stores: 
     assert found["topic-unreadable"].ledgers == 3
     assert found["topic-unreadable"].topic == f"persistent://{NAME}"
     assert found["topic-unreadable"].bytes == held["cursor"] + held["open-ledger"]
-
-
-def test_an_index_of_delayed_messages_of_ours(tmp_path: Path) -> None:
-    path = copied("small", "mutated", tmp_path)
-    in_store(path, lambda store: build(store, "audit"))
-    with open_store(path) as store, open_reader(store) as reader:
-        own = set(find_index_ledgers(reader.txn))
-        found = [row for row in why_bytes(store, reader, NOW_MS).held if row.reason.code == "delayed-index"]
-    assert own
-    assert sum(row.ledgers for row in found) == len(own)
-    assert {(row.topic, row.subscription) for row in found} == {("persistent://acme/delayed/reminders", "audit")}
-
-
-def test_the_slowest_is_named_with_the_others(tmp_path: Path) -> None:
-    found = why(kept(tmp_path / "s", {"a": (11, 3), "b": (10, 4), "c": (12, 9)}))
-    row = next(row for row in found.held if row.reason.code == "cursor")
-    assert (row.subscription, row.reason.evidence["markDelete"], row.reason.evidence["others"]) == ("b", "10:4", ["a"])
-    assert row.reason.command == f"pulsar-admin topics why persistent://{NAME} -s b"
 
 
 def test_when_retention_lets_go(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from pulsar_admin.store.rules.subscriptions import STOPPING_RULES, SUBSCRIPTION_
 from tests.altering import flip
 from tests.conftest import Cli
 from tests.cures.curing import put_values
-from tests.stores import imported, lose_nodes
+from tests.stores import lose_nodes
 from tests.synthetic import CREATED_MS, Made
 from tests.why.planted import ABORT, COMMIT, NOW_MS, SUB, TOPIC, Message, Planted, ask, opened, plant
 from tests.worlds import CLUSTER, world
@@ -106,18 +106,6 @@ def test_acknowledgements_of_an_open_transaction_are_told(tmp_path: Path) -> Non
     assert "1 open transaction" in reason.sentence
 
 
-def test_times_in_sentences_are_of_the_zone_asked_for(tmp_path: Path, cli: Cli) -> None:
-    """NOW_MS is 2023-11-15T08:13:20Z; the first message is of nine hours before, India is 5½ hours ahead."""
-    path = plant(tmp_path / "s", Planted())
-    arguments = ("--store", path, "--now", f"@{NOW_MS}", "topics", "why", TOPIC, "-s", SUB)
-    for options, shown in (
-        ((), "2023-11-14T23:13:20.000Z"),
-        (("--tz", "Asia/Kolkata"), "2023-11-15T04:43:20.000+05:30"),
-    ):
-        for form in ((), ("-o", "json")):
-            assert f"published {shown} (9h ago)" in " ".join(cli(*options, *arguments, *form).stdout.split())
-
-
 def test_all_is_acknowledged(tmp_path: Path) -> None:
     found = ask(plant(tmp_path / "s", Planted(mark=(12, 9))))
     assert [reason.sentence for reason in found.reasons] == ["s has no backlog: everything up to 12:9 is acknowledged."]
@@ -159,12 +147,6 @@ def test_holes_are_where_they_were_planted(tmp_path: Path) -> None:
     assert first.evidence["firstHoles"] == ["10:0 to 10:3", "10:6"]
     assert (first.evidence["holes"], first.evidence["holeEntries"], first.evidence["acknowledgedBehind"]) == (2, 5, 4)
     assert first.command == f"pulsar-admin topics get-message-by-id persistent://{TOPIC} -l 10 -e 0"
-
-
-def test_five_holes_are_shown_of_seven(tmp_path: Path) -> None:
-    apart = Planted(ranges=tuple(((10 + n // 5, n % 5 * 2), (10 + n // 5, n % 5 * 2 + 1)) for n in range(7)))
-    evidence = ask(plant(tmp_path / "s", apart)).reasons[0].evidence
-    assert (evidence["holes"], evidence["firstHoles"]) == (7, ["10:0", "10:2", "10:4", "10:6", "10:8"])
 
 
 def test_delays_that_the_policy_disables_hold_nothing(tmp_path: Path) -> None:
@@ -321,22 +303,6 @@ def test_the_commands_can_be_pasted(code: str, tmp_path: Path, cli: Cli, damages
             reason.command,
             result.stderr,
         )  # 5: nothing matches, all the same asked rightly
-
-
-def test_json_has_what_the_text_says(tmp_path: Path, cli: Cli) -> None:
-    path = plant(tmp_path / "s", CAUSES["ack-holes"])
-    arguments = ("--store", path, "topics", "why", TOPIC, "-s", "s", "--now", f"@{NOW_MS}")
-    document, text = cli(*arguments, "-o", "json").json, cli(*arguments).stdout
-    assert document["held"]
-    joined = " ".join(text.split())
-    for reason in document["reasons"]:
-        assert reason["sentence"] in joined
-        assert not reason["command"] or f" {reason['command']}\n" in text
-
-
-def test_no_subscription_is_an_error(cli: Cli) -> None:
-    store = imported("small", "clean")
-    assert cli("--store", store, "topics", "why", "public/default/plain", "-s", "no-such").exit_code == 5
 
 
 def test_the_page_has_every_code() -> None:
