@@ -15,7 +15,7 @@ from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.model.copy_age import AsOf, find_as_of
 from pulsar_admin.store.transfer import imports
 from tests.conftest import Cli
-from tests.stores import copied, imported, read_rows, write_rows
+from tests.stores import copied, imported, read_rows
 from tests.worlds import scratch_copy
 
 HOUR = 3_600_000
@@ -87,16 +87,6 @@ def test_a_disk_in_use_is_as_of_its_import(opened: object, source: str, cli: Cli
     assert (found.time_ms >= before_ms) is (source == "live")
 
 
-def test_an_older_stores_refresh_finds_it(cli: Cli, small: Path, tmp_path: Path) -> None:
-    store = tmp_path / "s"
-    bring(cli, small, store)
-    write_rows(store, lambda txn: txn.delete("state", b"as-of"))
-    said = cli("--store", store, "overview", "--no-check").stdout.splitlines()[0]
-    assert said.endswith(", by the clock: the time of this copy is unknown")
-    assert cli("--store", store, "store", "refresh", "--quiet").exit_code == 0
-    assert as_of(store) == AsOf(SMALL_MS, "metadata")
-
-
 # -- what does not ----------------------------------------------------------------------------------------------------
 
 
@@ -152,11 +142,6 @@ def test_a_ttl_counts_from_now_too(cli: Cli, tmp_path: Path) -> None:
     assert cli(*ask, "--now", "now", "-o", "json").json["entries"] == 240
 
 
-def test_nows_that_agree_are_not_asked_about(cli: Cli, tmp_path: Path) -> None:
-    store = copied("small", "clean", tmp_path)
-    cli.done("--store", store, "topics", "reset-cursor", STEADY, "-s", "reset-me", "-t", "10000d", "-o", "json")
-
-
 def test_an_import_a_moment_ago_from_a_disk_in_use_is_not_asked_about(cli: Cli, tmp_path: Path) -> None:
     store = copied("small", "clean", tmp_path)
     with open_store(store, writable=True) as opened:
@@ -164,8 +149,3 @@ def test_an_import_a_moment_ago_from_a_disk_in_use_is_not_asked_about(cli: Cli, 
         opened.write(lambda txn: txn.put("state", b"as-of", f"{moment} live".encode()))
     done = cli("--store", store, "topics", "expire", STEADY, "-s", "expire-me", "-t", "2h", "-o", "json")
     assert (done.exit_code, done.json["after"]["backlogEntries"]) == (0, 0), done.stderr
-
-
-def test_a_moment_of_the_past_asks_too(cli: Cli) -> None:
-    store = imported("small", "clean")
-    cli("--store", store, "topics", "restore", STEADY, "--at", "-2h", "--dry-run").ends(5, "which time is now?")

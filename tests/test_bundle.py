@@ -106,21 +106,6 @@ def test_a_bundle_gives_the_same_findings(cli: Cli, names: Path, name: str, stat
         assert len(here.json) == len(away.json)
 
 
-@deep_but_for((1,), "undone", [False, True])
-def test_a_bundle_of_a_store_that_wrote_ledgers(cli: Cli, tmp_path: Path, names: Path, undone: bool) -> None:
-    """The file of the ledgers that the toolkit wrote is of no bookie: beside it, one bookie's disk is still all there is."""
-    store = copied("small", "clean", tmp_path)
-    assert cli("--store", store, "compaction", "run", "acme/orders/compacted-single", "--from-start").exit_code == 0
-    if undone:
-        assert cli("--store", store, "store", "undo", "1").exit_code == 0
-    there, _ = there_and_back(cli, store, names)
-    back = json.loads(names.read_text())["names"]
-    assert found_in(there, back) == found_in(store, back)
-    for command in (("ledgers", "list"), ("ledgers", "underreplicated"), ("store", "info")):
-        here, away = (cli("--store", one, *command, "-o", "json") for one in (store, there))
-        assert (here.exit_code, len(here.json)) == (away.exit_code, len(away.json))
-
-
 def damage(txn: Txn) -> None:
     """A topic whose list is no protobuf, a ledger without metadata, a node with another name, a schema of no ledger."""
     stat = NodeStat(0, 1, 1, 1, False)

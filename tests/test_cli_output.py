@@ -25,14 +25,13 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from pulsar_admin import command_table, commands, output
-from pulsar_admin.columns import Column, kind_of, render_cell, size_text
+from pulsar_admin.columns import Column, kind_of, render_cell
 from pulsar_admin.jsonify import dump_json, to_json
 from pulsar_admin.plot import Chart, _set_value_ticks
 from pulsar_admin.progress import BarProgress, open_progress
 from pulsar_admin.store.codec.managedledger import LedgerInfo
 from pulsar_admin.store.model.topics import iter_topics
 from pulsar_admin.store.names import Position, parse_topic
-from pulsar_admin.store.wording import camel_case
 from pulsar_admin.visible import wrapped
 from tests.conftest import Cli
 from tests.forked import start_line
@@ -58,21 +57,6 @@ def _samples(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 # -- values -----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("name", "key"),
-    [
-        ("ledger_id", "ledgerId"),
-        ("publish_time_ms", "publishTime"),
-        ("size_bytes", "size"),
-        ("topic", "topic"),
-        ("_ms", "Ms"),
-        ("number_of_entries", "numberOfEntries"),
-    ],
-)
-def test_camel_case(name: str, key: str) -> None:
-    assert camel_case(name) == key
 
 
 def test_values_as_json() -> None:
@@ -161,22 +145,6 @@ def _jackson(value: Any, margin: str) -> Iterator[str]:  # Any: a JSON value
 )
 def test_cell(value: object, kind: str, text: str) -> None:
     assert render_cell(value, kind) == text
-
-
-@pytest.mark.parametrize(
-    ("value", "kind", "text"),
-    [
-        (1_700_000_000_003, "time", "2023-11-14T22:13:20.003Z"),
-        (90_000, "duration", "90000"),
-        (3600, "seconds", "3600"),
-        (30_130_114, "number", "30130114"),
-        (30_130_114, "size", "30130114"),
-        (12.5, "duration", "12.5"),
-        (100.0, "number", "100"),
-    ],
-)
-def test_cell_for_programs(value: object, kind: str, text: str) -> None:
-    assert render_cell(value, kind, bare=True) == text
 
 
 @pytest.mark.parametrize(
@@ -353,19 +321,6 @@ def test_no_progress_without_a_terminal(cli: Cli) -> None:
     assert cli("sample", "work", "--verbose").stderr == "note: worked\n"
 
 
-def test_progress_as_json_lines(cli: Cli) -> None:
-    (line,) = cli("sample", "work", "--progress", "json").stderr.splitlines()
-    fields = json.loads(line)
-    assert {key: fields[key] for key in ("progress", "done", "total", "unit", "finished", "secondsLeft")} == {
-        "progress": "scan",
-        "done": 1200,
-        "total": 1200,
-        "unit": "bytes",
-        "finished": True,
-        "secondsLeft": 0.0,
-    }
-
-
 def test_bar_on_a_terminal() -> None:
     assert "scan" in on_terminal(80, "sample", "work")
     assert on_terminal(80, "sample", "work", "--no-progress") == ""
@@ -418,16 +373,6 @@ def test_a_bar_on_80_columns_is_whole(
     text = _bar_of(80, (label, unit, total), [(total or 80_000) // 8] * 4, monkeypatch)
     assert not [part for part in parts if part not in text], text
     assert re.search(r"\d:\d\d:\d\d", text) or not total
-
-
-@pytest.mark.parametrize(("label", "unit", "total"), [bar[:3] for bar in BARS if bar[2] is not None])
-def test_a_bar_on_40_columns_has_count_and_time(
-    label: str, unit: str, total: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    text = _bar_of(40, (label, unit, total), [0, 0, 0, total // 2], monkeypatch)
-    done, whole = (size_text(total // 2), size_text(total)) if unit == "bytes" else (f"{total // 2:,}", f"{total:,}")
-    assert f"{done}/{whole} " in text
-    assert re.search(r"\d:\d\d:\d\d", text)
 
 
 def test_a_total_of_nothing_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:

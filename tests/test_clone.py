@@ -1,6 +1,5 @@
 """A cluster of three bookies folded into one standalone directory: every message, every backlog as the cluster's broker said."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -77,27 +76,6 @@ def test_a_clone_has_every_message_and_backlog(store: Path, tmp_path: Path, cli:
     assert (metadata["ensembleSize"], metadata["writeQuorum"], metadata["ackQuorum"]) == (1, 1, 1)
     again = cli("--store", copy, "store", "salvage", tmp_path / "data" / "bookkeeper", "--dry-run", "-o", "json").json
     assert not again["needed"]
-
-
-def test_one_topic_comes_alone_at_another_address(store: Path, tmp_path: Path, cli: Cli) -> None:
-    topic = "acme/orders/parts"
-    words = ("--topic", topic, "--cluster", "standalone=lab", "--boot-at", "/lab/pulsar", "--bookie-id", "lab:3182")
-    report = clone(cli, store, tmp_path / "data", *words)
-    assert (report["cluster"], report["renamedFrom"], report["bootAt"]) == ("lab", "standalone", "/lab/pulsar")
-    copy = tmp_path / "copy"
-    assert cli("--store", copy, "store", "import", "standalone", tmp_path / "data").exit_code == 0
-    assert report["bytes"] < sum(file.stat().st_size for file in (world("cluster") / "clean").rglob("*.log")) / 10
-    for number in range(3):
-        name = f"{topic}-partition-{number}"
-        assert rows(cli, copy, name) == rows(cli, store, name)
-    assert cli("--store", copy, "topics", "stats", "public/default/plain").exit_code != 0
-    listed = cli("--store", copy, "topics", "list", "acme/orders", "-o", "json").json
-    assert {name.partition("-partition-")[0] for name in listed} == {f"persistent://{topic}"}
-    assert cli("--store", copy, "clusters", "list", "-o", "json").json == ["lab"]
-    assert cli("--store", copy, "tenants", "get", "acme", "-o", "json").json["allowedClusters"] == ["lab"]
-    policies = cli("--store", copy, "namespaces", "policies", "acme/orders", "-o", "json").json
-    assert policies["replication_clusters"] == ["lab"]
-    assert '"standalone"' not in json.dumps(policies)
 
 
 def test_what_cannot_be_cloned_is_refused(store: Path, tmp_path: Path, cli: Cli) -> None:

@@ -30,7 +30,6 @@ from tests.fake_zookeeper import FakeZooKeeper, Znode
 from tests.reading_zookeeper import transactions_of
 from tests.stores import read_rows, read_store
 from tests.worlds import copy_tree, digest_of, world
-from tests.zookeeper_files import read_zookeeper_nodes
 
 IDS = ("bk0test", "bk1test", "bk2test")
 METADATA_FREE = ("tree", "owners", "times", "damage")
@@ -103,26 +102,6 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Any:
 # -- what is in the store ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("begins", ["metadata", "bookies"])
-def test_parts_that_come_one_after_the_other_end_as_all_at_once(
-    begins: str, whole: Any, disks: Path, tmp_path: Path, cli: Cli
-) -> None:
-    path = tmp_path / "s"
-    metadata, bookies = ("--zookeeper", disks / "zk"), [bookie(disks, number) for number in (1, 2, 3)]
-    if begins == "metadata":
-        assert cli("--store", path, "store", "import", "cluster", *metadata).exit_code == 0
-    else:
-        assert cli("--store", path, "store", "import", "cluster", "--bookie", bookies.pop(0)).exit_code == 0
-    for text in bookies:
-        assert cli("--store", path, "store", "add", "bookie", text).exit_code == 0
-    if begins == "bookies":
-        assert cli("--store", path, "store", "add", "zookeeper", disks / "zk").exit_code == 0
-    assert content(path) == whole("clean")
-    answer = cli("--store", path, "store", "refresh", "-o", "json")
-    assert (answer.exit_code, answer.json["newFiles"], answer.json["nodesAdded"]) == (0, [], 0)
-    assert cli("--store", path, "store", "index", "-o", "json").json["changedRows"] == 0
-
-
 def test_a_bookie_beside_a_standalone_directory(whole: Any, tmp_path: Path, cli: Cli) -> None:
     """What was copied as one directory lacks two bookies; they are linked and copied into the store."""
     root, path, disks = tmp_path / "data", tmp_path / "s", world("cluster") / "clean"
@@ -145,15 +124,6 @@ def test_a_bookie_beside_a_standalone_directory(whole: Any, tmp_path: Path, cli:
 COOKIE = '4\nbookieHost: "bk1"\njournalDir: "/j"\nledgerDirs: "2\\t/l0\\t/l1"\ninstanceId: "one"\n'
 
 
-def log_of(file: Path, *entries: tuple[int, int, bytes]) -> None:
-    """Write an entry log of (ledger, entry, payload)."""
-    raw = bytearray(b"BKLO" + (1).to_bytes(4, "big") + bytes(1016))
-    for ledger_id, entry_id, payload in entries:
-        body = encode_entry(Entry(ledger_id, entry_id, entry_id - 1, 10, DigestType.CRC32C, memoryview(payload)))
-        raw += len(body).to_bytes(4, "big") + body
-    file.write_bytes(raw)
-
-
 def made_bookie(folder: Path, cookie: str = COOKIE) -> Path:
     for name in ("l0", "l1", "j"):
         (folder / name).mkdir(parents=True)
@@ -163,22 +133,6 @@ def made_bookie(folder: Path, cookie: str = COOKIE) -> Path:
 
 def read(path: Path, ledger_id: int, entry_id: int) -> bytes:
     return read_store(path, lambda reader: bytes(reader.read(ledger_id, entry_id).payload))
-
-
-def test_logs_of_equal_numbers_and_one_sequence_over_directories(tmp_path: Path, cli: Cli) -> None:
-    """DbLedgerStorage: each directory has its 0.log. Interleaved: the newest number has the newest copy, in whichever directory."""
-    folder = made_bookie(tmp_path / "bk")
-    log_of(folder / "l0" / "0.log", (1, 0, b"a"), (7, 0, b"newer"))
-    log_of(folder / "l1" / "0.log", (2, 0, b"b"))
-    log_of(folder / "l0" / "2.log", (5, 0, b"new"))
-    log_of(folder / "l1" / "1.log", (5, 0, b"old"))
-    log_of(folder / "l0" / "a.log", (6, 0, b"new"))
-    log_of(folder / "l1" / "9.log", (6, 0, b"old"))
-    text = f"{folder}/l0,{folder}/l1"
-    answer = cli("--store", tmp_path / "s", "store", "import", "cluster", "--bookie", text, "-o", "json")
-    assert (answer.exit_code, answer.json["files"], answer.json["differingCopies"]) == (0, 6, 0)
-    assert "1 of 2 ledger" not in answer.stderr
-    assert [read(tmp_path / "s", *place) for place in ((1, 0), (2, 0), (5, 0), (6, 0))] == [b"a", b"b", b"new", b"new"]
 
 
 def test_metadata_that_comes_later_says_how_entries_are_read(tmp_path: Path, cli: Cli) -> None:
@@ -296,17 +250,6 @@ def test_what_cannot_be_a_clusters_disks_is_named_and_makes_no_store(
     assert (answer.exit_code, answer.stdout) == (exit_code, "")
     assert re.search(text, answer.stderr), answer.stderr
     assert not (tmp_path / "s").exists()
-
-
-@pytest.mark.parametrize("case", ["other instance", "one id twice", "unknown version", "no logs"])
-def test_what_cannot_be_added_leaves_the_store_as_it_is(case: str, disks: Path, tmp_path: Path, cli: Cli) -> None:
-    path, parts = tmp_path / "s", ("--zookeeper", disks / "zk", "--bookie", bookie(disks, 3))
-    assert cli("--store", path, "store", "import", "cluster", *parts).exit_code == 0
-    words = [word for word in damaged(case, disks) if word != "--bookie"]
-    before = content(path), digest_of(path / "store.json")
-    answer = cli("--store", path, "store", "add", "bookie", *words)
-    assert answer.exit_code in (3, 5, 7)
-    assert (content(path), digest_of(path / "store.json")) == before
 
 
 def test_bookies_of_another_cluster_are_not_added(tmp_path: Path, cli: Cli) -> None:
@@ -509,38 +452,6 @@ def test_logs_of_zookeeper_in_a_directory_of_their_own(
 
 
 # -- a running ensemble -----------------------------------------------------------------------------------------------
-
-
-def _served(chroot: str) -> dict[str, Znode]:
-    """The recorded cluster's nodes below CHROOT, with what ZooKeeper itself has."""
-    folders = {chroot[:end]: Znode(b"") for end in range(1, len(chroot) + 1) if chroot[end : end + 1] in ("/", "")}
-    found = read_zookeeper_nodes(world("cluster") / "clean" / "zookeeper" / "version-2", [])
-    nodes = {
-        chroot + node.path: Znode(node.data, node.version, created_ms=node.created_ms, modified_ms=node.modified_ms)
-        for node in found
-    }
-    nodes[f"{chroot}/ledgers/idgen"].children_made = 175  # the newest ledger is 174
-    return folders | nodes
-
-
-def test_metadata_of_a_running_ensemble(whole: Any, disks: Path, tmp_path: Path, cli: Cli) -> None:
-    """As that of its directory; a refresh reads it again; one that is lost leaves the store as it is."""
-    path, words = tmp_path / "s", [word for number in (1, 2, 3) for word in ("--bookie", bookie(disks, number))]
-    with FakeZooKeeper(_served("/pulsar/one")) as server:
-        place = f"{server.address}/pulsar/one"
-        login = tmp_path / "login.toml"
-        login.write_text("timeout-seconds = 1\n")
-        words += ["--zookeeper-client", login]
-        assert cli("--store", path, "store", "import", "cluster", "--zookeeper", place, *words).exit_code == 0
-        assert content(path) == whole("clean")
-        assert read_store_info(path).sources[0]["kind"] == "ensemble"
-        server.nodes["/pulsar/one/admin/policies/public/default"] = Znode(b'{"deleted":false}', version=9)
-        answer = cli("--store", path, "store", "refresh", "-o", "json")
-        assert (answer.exit_code, answer.json["nodesUpdated"], answer.json["nodesAdded"]) == (0, 1, 0)
-    before = content(path)
-    assert before["tree"] != whole("clean")["tree"]
-    answer = cli("--store", path, "store", "refresh").ends(5, "no ZooKeeper answers")
-    assert content(path) == before
 
 
 # -- disks elsewhere --------------------------------------------------------------------------------------------------

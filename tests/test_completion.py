@@ -167,11 +167,3 @@ def test_a_tab_completes_in_the_real_shell(shell: str, store: Path, tmp_path: Pa
         terminal.wait_for("<public/default/a b,c><X>")
     finally:
         terminal.close()
-
-
-def test_a_description_with_commas_is_shown_as_it_is(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("_PULSAR_ADMIN_COMPLETE", "fish_complete")
-    monkeypatch.setenv("COMP_LINE", "pulsar-admin topics ")
-    rows = [row.split("\t") for row in cli().stdout.splitlines()]
-    assert all(len(row) == 3 for row in rows)
-    assert any(row[2].count(",") > 1 for row in rows)

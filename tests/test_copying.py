@@ -81,21 +81,6 @@ def _moved(text: str, ids: dict[int, int]) -> str:
     )
 
 
-def test_partitions_schemas_and_namespaces_come_along(cli: Cli, empty: Path) -> None:
-    source = imported("small", "mutated")
-    assert cli("--store", empty, "topics", "copy", PARTS, "public/default/avro", "--from", source).exit_code == 0
-    asked = (
-        ("topics", "get-partitioned-topic-metadata", PARTS),
-        ("schemas", "get", "public/default/avro"),
-        ("namespaces", "policies", "acme/orders"),
-        ("tenants", "get", "acme"),
-    )
-    for words in asked:
-        theirs, ours = (cli("--store", path, *words, "-o", "json").json for path in (source, empty))
-        assert ours == theirs, words
-    assert cli("--store", empty, "store", "check", "--deep").exit_code == 0
-
-
 def test_a_copy_beside_its_topic_under_another_name(cli: Cli, tmp_path: Path) -> None:
     here, there = copied("small", "mutated", tmp_path), imported("small", "clean")
     before = (here / "meta" / "data.mdb").read_bytes()

@@ -242,22 +242,6 @@ def test_another_cluster_is_refused(store: Path, cli: Cli) -> None:
         cli(*export(store, server)).fails(3, "refused", "not the cluster that was imported")
 
 
-def test_what_cannot_be_written_back_alone_is_said_with_the_change(tmp_path: Path, cli: Cli) -> None:
-    """A standalone's export brings new ledgers to its bookie; to those of a cluster another command does."""
-    compact = ("compaction", "run", "acme/orders/compacted", "--from-start", "-o", "json")
-    alone = cli("--store", copied("small", "clean", tmp_path), *compact).json
-    assert "warnings" not in alone
-    (tmp_path / "cluster").mkdir()
-    cluster = copied("cluster", "clean", tmp_path / "cluster")
-    (text,) = cli("--store", cluster, *compact).json["warnings"]
-    assert "no bookie has 1 ledger that this wrote" in text
-    assert "store export bookie" in text
-    assert "warnings" not in cli("--store", cluster, *SKIP.split(), "-o", "json").json
-    answer = cli("--store", cluster, "store", "export", "standalone", tmp_path / "out")
-    assert answer.exit_code == 7
-    assert "store export zookeeper HOST:PORT" in answer.stderr
-
-
 def test_ids_go_on_above_a_ledger_that_was_made_again(store: Path, cli: Cli) -> None:
     """As in an ensemble that was put back: it would give the ids of entries on the disks again."""
     lose_nodes(store, "/ledgers/00/0000/L0018")

@@ -15,14 +15,12 @@ import pytest
 import rocksdict
 
 from pulsar_admin.store.codec.rocksvalue import NodeStat, encode_value
-from pulsar_admin.store.db import environment as meta
 from pulsar_admin.store.db.environment import Txn, open_store
 from pulsar_admin.store.db.files import iter_logs
 from pulsar_admin.store.db.storeinfo import check_new_store
 from pulsar_admin.store.db.tree import find_node, iter_nodes
 from pulsar_admin.store.errors import AlreadyExists, Unsupported
 from pulsar_admin.store.model.ledgers import find_place
-from pulsar_admin.store.sources.layout import read_standalone_layout
 from pulsar_admin.store.transfer import cataloguing
 from pulsar_admin.store.transfer import imports as importer
 from pulsar_admin.store.transfer.exports import plan_export
@@ -119,25 +117,6 @@ def test_result_and_source_unchanged(tmp_path: Path, cli: Cli) -> None:
     assert "metadata nodes      245" in text
     assert "NOT verified" in text
     assert rows_of(tmp_path / "s", "entries", "times") == rows_of(tmp_path / "t", "entries", "times")
-
-
-def test_dry_run_writes_nothing(tmp_path: Path, cli: Cli) -> None:
-    answer = cli.on(tmp_path / "s", f"store import standalone {world('small') / 'clean'} --dry-run -o json")
-    assert (answer.exit_code, answer.json["nodes"], answer.json["files"], answer.json["dryRun"]) == (0, 245, 3, True)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_the_map_grows_and_progress_reaches_the_total(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(meta, "_FIRST_MAP_BYTES", 1 << 16)
-    monkeypatch.setattr("pulsar_admin.store.scan.files.BATCH_RECORDS", 100)
-    source, told = world("small") / "crashed", []
-    import_standalone(source, tmp_path / "s", ImportOptions(now_ms=1), told.append)
-    assert rows_of(tmp_path / "s", "tree", "entries", "times") == rows_of(
-        imported("small", "crashed"), "tree", "entries", "times"
-    )
-    assert sum(told) == importer.layout_bytes(read_standalone_layout(source))
-    assert min(told) >= 0
-    assert len(told) > 50
 
 
 # -- stopped, locked, refused -----------------------------------------------------------------------------------------
@@ -323,15 +302,6 @@ def odd_source(tmp_path: Path) -> Path:
     database.close()
     (source / "metadata" / "rocksdict-config.json").unlink()
     return source
-
-
-def test_odd_metadata_is_counted_and_the_rest_imported(odd_source: Path, tmp_path: Path, cli: Cli) -> None:
-    answer = cli("--store", tmp_path / "s", "store", "import", "standalone", odd_source, "-o", "json")
-    assert (answer.exit_code, answer.json["undecodableValues"], answer.json["nodes"]) == (1, 5, 245 + 7)
-    found = cli("--store", tmp_path / "s", "store", "check", "-o", "json").ends(1)
-    reasons = " ".join(row["message"] for row in found.json if row["code"] == "value-undecodable")
-    for text in ("not UTF-8", "40 bytes", "version 9", "header size 2147483647", "70001 bytes"):
-        assert text in reasons
 
 
 def test_long_paths_are_found_and_listed_once(odd_source: Path, tmp_path: Path, cli: Cli) -> None:

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from pulsar_admin import verify_logs
 from tests.conftest import Cli
 from tests.deep import deep_but_for
 from tests.worlds import copy_tree, oracle, world
@@ -55,17 +54,6 @@ def test_ledger_metadata_of_every_version(tmp_path: Path, cli: Cli) -> None:
     for ledger, version in ((0, 1), (4, 2), (9, 3)):
         node = cli("--store", store, "store", "cat", f"/ledgers/00/0000/L{ledger:04}", "-o", "json").json
         assert node["value"]["version"] == version
-
-
-def test_healthy_indexes_are_passed_over_in_silence(tmp_path: Path, cli: Cli) -> None:
-    store = _imported(cli, tmp_path, world("kinds") / "clean", (0, 1, 2))
-    assert cli("--store", store, "store", "check", "--deep").exit_code == 0
-    verified = cli.done("logs", "verify", world("kinds") / "clean" / "bookie1" / "ledgers", "-o", "json")
-    indexes = [row for row in verified.json if row["kind"] == "index"]
-    assert {row["map"] for row in indexes} == {"ok"}
-    assert sum(row["records"] for row in indexes) == 15 * 3 + 50 * 3
-    verdicts = verify_logs(world("kinds") / "clean" / "bookie1" / "ledgers")
-    assert sum(verdict.records for verdict in verdicts if verdict.kind == "index") == 15 * 3 + 50 * 3
 
 
 def _slot(path: Path, entry: int, location: int | None) -> None:

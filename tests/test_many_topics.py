@@ -42,15 +42,6 @@ def _spread_over_processes(monkeypatch: pytest.MonkeyPatch) -> list[PackedCells]
     return found
 
 
-@deep_but_for((1,), "options", [(), ("--quick", "-o", "csv"), ("--tz", "Europe/Berlin")])
-def test_processes_make_the_same_table(options: tuple[str, ...], cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = imported("small", "clean")
-    alone = _said(cli, store, *options)
-    packed = _spread_over_processes(monkeypatch)
-    assert _said(cli, store, *options, "--jobs", "2") == alone
-    assert len(packed) > 3
-
-
 @pytest.mark.parametrize("seed", range(2))
 def test_processes_tell_the_same_of_damaged_rows(
     seed: int, tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch

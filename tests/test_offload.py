@@ -81,17 +81,6 @@ def test_the_proof_of_a_time_counts_what_is_not_imported(cli: Cli, store: Path) 
     assert (answer.exit_code, shown) == (1, [(3, 400, 400), (4, 400, 400), (5, 200, 200), (19, 0, 0)])
 
 
-def test_what_is_there_is_not_read_again(cli: Cli, store: Path) -> None:
-    place = world("offloaded") / "objects"
-    preview = cli("--store", store, "store", "add", "offload", place, "--dry-run", "-o", "json").json
-    assert (preview["ledgers"], preview["entries"], preview["dryRun"]) == (4, 1150, True)
-    assert cli("--store", store, "store", "add", "offload", place, "-o", "json").json["ledgers"] == 4
-    again = cli("--store", store, "store", "add", "offload", place, "-o", "json").json
-    assert (again["ledgers"], again["here"], again["entries"]) == (0, 4, 0)
-    assert cli("--store", store, "store", "index", "--rebuild").exit_code in (0, 1)
-    assert len(cli("--store", store, "topics", "read", "acme/s3/small", "-o", "jsonl").stdout.splitlines()) == 1000
-
-
 def test_python_brings_them_as_the_command_does(store: Path) -> None:
     said = oracle("offloaded")["messages"]["persistent://acme/s3/small"]
     with pa.open_store(store, writable=True) as opened:

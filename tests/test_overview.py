@@ -138,17 +138,6 @@ def test_it_fits_one_screen(height: int) -> None:
     assert not any(line.endswith("…") for line in facts)
 
 
-def test_alone_without_a_store_it_says_how_to_make_one(
-    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    found = cli()
-    assert (found.exit_code, found.stdout) == (2, "")
-    assert found.stderr.startswith("No store here. Create one")
-    assert len(found.stderr.splitlines()) == 4
-    cli("--store", tmp_path / "absent").ends(5, "is not a store")
-
-
 def test_an_empty_store_has_an_overview(cli: Cli, tmp_path: Path) -> None:
     store = tmp_path / "empty"
     assert cli("--store", store, "store", "init").exit_code == 0

@@ -1,6 +1,5 @@
 """The programs of docs/examples/programs, which ``make check`` type-checks strictly, do on a recorded world what they say."""
 
-import ast
 import csv
 import json
 import os
@@ -104,33 +103,6 @@ def test_a_web_endpoint_under_twenty_requests(store: Path) -> None:
             assert ask("topics") == listed.result()
         finally:
             server.kill()
-
-
-def test_a_notebook_shows_each_cell(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What Jupyter shows: the value of the last line of each cell."""
-    monkeypatch.setenv("STORE", str(store))
-    monkeypatch.setenv("TOPIC", "public/default/plain")
-    cells = (PROGRAMS / "lags_notebook.py").read_text().split("\n# %%\n")
-    names: dict[str, object] = {}
-    shown = []
-    for cell in cells[1:]:
-        *before, last = ast.parse(cell).body
-        assert isinstance(last, ast.Expr)
-        exec(compile(ast.Module(before, []), "cell", "exec"), names)
-        shown.append(eval(compile(ast.Expression(last.value), "cell", "eval"), names))
-    overview, stats, why, plan, findings = shown
-    assert isinstance(overview, pa.Overview)
-    assert isinstance(stats, pa.TopicStats)
-    assert isinstance(why, pa.Why)
-    backlogs = {
-        name: one["msgBacklog"] for name, one in TOPICS["public/default/plain"]["stats"]["subscriptions"].items()
-    }
-    assert backlogs[why.subscription] == max(backlogs.values())
-    assert repr(plan).startswith(f"<plan: clear the backlog of {why.subscription} on {why.topic}, markDeletePosition: ")
-    assert {one.severity for one in findings} == {pa.Severity.NOTE}
-    opened = names["store"]
-    assert isinstance(opened, pa.Store)
-    opened.close()
 
 
 @pytest.mark.deep

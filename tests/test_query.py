@@ -80,27 +80,6 @@ def test_conditions_sort_top_and_columns_at_once(
     assert done.json_lines == expected
 
 
-def test_every_format_has_the_same_rows(cli: Cli, store: Path) -> None:
-    asked = ("ledgers", "list", "--where", "BYTES>100K", "--sort", "ledger", "--columns", "LEDGER,BYTES")
-    rows = cli("--store", store, *asked, "-o", "json").json
-    assert rows == [row for row in rows if list(row) == ["ledgerId", "size"] and row["size"] > 100 * 1024] != []
-    texts = [[str(row["ledgerId"]), str(row["size"])] for row in rows]
-    done = cli("--store", store, *asked, "-o", "csv")
-    assert list(csv.reader(io.StringIO(done.stdout))) == [["LEDGER", "BYTES"], *texts]
-    done = cli("--store", store, *asked, "-o", "plain")
-    assert [line.split("\t") for line in done.stdout.splitlines()] == texts
-    done = cli("--store", store, *asked)
-    assert [line.split()[0] for line in done.stdout.splitlines()] == ["LEDGER", *(text[0] for text in texts)]
-
-
-def test_names_are_rows_too(cli: Cli, store: Path) -> None:
-    names = cli("--store", store, "topics", "list", "acme/orders").stdout.splitlines()
-    done = cli("--store", store, "--where", "topic~compacted", "topics", "list", "acme/orders", "--sort", "topic:desc")
-    assert done.stdout.splitlines() == sorted((name for name in names if "compacted" in name), reverse=True)
-    done = cli("--store", store, "namespaces", "list", "acme", "--top", "2", "-o", "json")
-    assert done.json == cli("--store", store, "namespaces", "list", "acme", "-o", "json").json[:2]
-
-
 def test_keys_of_one_object(cli: Cli, store: Path) -> None:
     whole = cli("--store", store, "topics", "stats", "public/default/plain").json
     done = cli.on(store, "topics stats public/default/plain --columns storage-size,subscriptions.half")
@@ -244,21 +223,3 @@ def test_offsets_of_clocks_are_durations_with_a_sign(cli: Cli, store: Path) -> N
     assert set(names("--where", "max < -1h")) == {name for name, ms in offsets.items() if ms < -3_600_000}
     assert names("--sort", "max") == sorted(offsets, key=lambda name: offsets[name])
     cli(*asked[:-1], "csv", "--where", "max > high").ends(2, "invalid duration 'high'")
-
-
-def test_ages_are_durations(cli: Cli, store: Path) -> None:
-    """One that lies ahead is below 0; a subscription without a backlog has none."""
-    now_ms = 1_795_255_200_000  # 28 minutes behind the oldest of one, an hour and a half in front of that of another
-    topics = ("acme/iot/skewed", "public/default/plain")
-    asked = ("--store", store, "topics", "subscriptions", *topics, "--table", "--now", f"@{now_ms}", "-o")
-    rows = cli(*asked, "json").json
-    known = [(now_ms - row["oldestPublishTime"], row["subscription"]) for row in rows if row["oldestPublishTime"]]
-    assert min(known)[0] < -3_600_000 < 0 < max(known)[0]
-    assert len(known) < len(rows)
-
-    def names(*options: str) -> list[str]:
-        return [row["SUBSCRIPTION"] for row in csv.DictReader(io.StringIO(cli(*asked, "csv", *options).stdout))]
-
-    assert sorted(names("--where", "age > 1h")) == sorted(name for ms, name in known if ms > 3_600_000)
-    assert names("--where", "age < -1h") == [name for ms, name in known if ms < -3_600_000]
-    assert names("--sort", "age:desc")[: len(known)] == [name for _, name in sorted(known, key=lambda one: -one[0])]

@@ -179,16 +179,6 @@ def test_what_a_committed_transaction_did_hides_nothing_of_an_open_one(cli: Cli,
     assert cli("--store", path, *asked).json == before
 
 
-def test_what_is_committed_is_read(cli: Cli) -> None:
-    """The consumer was asked while a transaction was open: it got what is before its first message."""
-    rows = read(cli, TOPICS[2])
-    buffer = f"transactions transaction-buffer-stats -t {PAID} -o json"
-    last = cli("--store", imported(WORLD, "clean"), *buffer.split()).json["maxReadPosition"]
-    before = [row["value"] for row in rows if [row["ledgerId"], row["entryId"]] <= [*map(int, last.split(":"))]]
-    assert Counter(before) == Counter(row[2] for row in said(TOPICS[2])["rows"])
-    assert [row["value"] for row in rows[len(before) :]] == [f"v{number}" for number in range(30, 40)]
-
-
 def test_what_the_metadata_does_not_say_of_a_transaction_is_not_known(cli: Cli, tmp_path: Path) -> None:
     """A broker takes what it has no node of for committed (``MetadataTransactionBuffer``); here nodes may be old or lost."""
     path, name = copied(WORLD, "clean", tmp_path), parse_topic(PAID)

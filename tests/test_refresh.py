@@ -208,15 +208,6 @@ def test_metadata_changed_here_stays_and_conflicts_are_named(tmp_path: Path) -> 
         assert decode_managed_ledger(managed.value, PLAIN)
 
 
-def test_nodes_that_the_source_removed(tmp_path: Path) -> None:
-    source = scratch_copy("small", "crashed", tmp_path)
-    path = make(source, tmp_path / "s")
-    become(source, world("small") / "clean")
-    result = refresh(path)
-    assert result.nodes_removed > 0
-    assert rows_of(path, "tree", "owners") == rows_of(imported("small", "clean"), "tree", "owners")
-
-
 @pytest.mark.parametrize("state", ["clean", "mutated", "crashed"])
 def test_a_rebuilt_index_is_the_imported_one(state: str, tmp_path: Path, cli: Cli) -> None:
     path = Path(shutil.copytree(imported("nometa", state), tmp_path / "s"))

@@ -123,22 +123,6 @@ def test_stats_are_those_that_the_broker_gave_while_it_wrote(cli: Cli) -> None:
     assert json.dumps(known(found)) == json.dumps(known(answered()))
 
 
-def test_new_segments_are_as_a_controller_made_those_of_the_world(cli: Cli, tmp_path: Path) -> None:
-    path = copied(WORLD, "clean", tmp_path)
-    assert cli("--store", path, "scalable-topics", "create", "acme/n/new", "-s", "2").exit_code == 0
-    made, theirs = (json.loads(values_of(path)[node]) for node in ("/topics/acme/n/new", NODE))
-    assert [*made] == [*theirs]
-    alike = ("segmentId", "hashRange", "parentIds", "createdAtEpoch", "entryBucketSplits", "root", "legacy")
-    for number in ("0", "1"):
-        assert [*made["segments"][number]] == [*theirs["segments"][number]]
-        assert [made["segments"][number][key] for key in alike] == [theirs["segments"][number][key] for key in alike]
-    assert cli("--store", path, "scalable-topics", "delete", "acme/n/scal", "--yes").exit_code == 0
-    left = values_of(path)
-    assert [name for name in left if "/scal" in name and not name.startswith("/txn")] == []
-    assert cli("--store", path, "store", "undo", "2").exit_code == 0
-    assert values_of(path)[NODE] == json.dumps(theirs, separators=(",", ":")).encode()
-
-
 @pytest.mark.parametrize("words", [("create-partitioned-topic", "-p", "2"), ("create",)])
 def test_a_persistent_topic_of_the_same_name_stays_with_its_schema(
     words: tuple[str, ...], cli: Cli, tmp_path: Path

@@ -9,11 +9,6 @@ import pytest
 from rich.cells import cell_len
 
 from pulsar_admin.columns import Column
-from pulsar_admin.commands import delayed, ledgers
-from pulsar_admin.commands.compaction import reading
-from pulsar_admin.commands.store import usage
-from pulsar_admin.commands.topics import stats
-from pulsar_admin.commands.topics.answers import TOPIC_COLUMN
 from pulsar_admin.output import Style, Writer, emit_records
 from pulsar_admin.table_layout import choose_layout, fold
 
@@ -72,37 +67,6 @@ def test_names_are_folded_where_no_column_can_go() -> None:
     assert "public/default/   2023-11-14T22:13:20Z     12" in _shown(45)
 
 
-LISTS = {
-    "store usage": usage._BY_TOPIC,
-    "topics stats": (TOPIC_COLUMN, *stats._STATS_COLUMNS),
-    "topics stats-internal": (TOPIC_COLUMN, *stats._INTERNAL_COLUMNS),
-    "topics get-backlog-size": stats._SIZE_COLUMNS,
-    "ledgers list": ledgers._LIST_COLUMNS,
-    "delayed status": delayed._STATUS_COLUMNS,
-    "compaction status": reading._STATUS_COLUMNS,
-}
-
-
-@pytest.mark.parametrize("room", [60, 80])
-@pytest.mark.parametrize("name", LISTS)
-def test_300_topics_are_300_lines_with_whole_names(name: str, room: int) -> None:
-    """Whatever the other columns hold: as wide as they get."""
-    wide = {"number": 1_234_567, "bytes": 123_456_789, "id": 123_456, "time": 1_700_000_000_123, "text": "LedgerOpened"}
-    columns = LISTS[name]
-    names = [f"persistent://acme/orders/{number:03}-{'n' * (room - 55)}" for number in range(300)]
-    of_names = max(range(len(columns)), key=lambda n: columns[n].header in ("TOPIC", "OWNER"))
-    filled = tuple(
-        Column(one.header, "name" if n == of_names else lambda row, kind=one.kind: wide.get(kind), one.kind, one.drop)
-        for n, one in enumerate(columns)
-    )
-    lines = _render_table([{"name": one} for one in names], filled, room).splitlines()
-    shown = [line for line in lines if "acme/orders/" in line]
-    found = [next(word for word in line.split() if "acme/" in word) for line in shown]
-    assert [one.removeprefix("persistent://") for one in found] == [one.removeprefix("persistent://") for one in names]
-    assert len(lines) <= 300 + 3
-    assert max(map(len, lines)) <= room
-
-
 def test_wide_characters_take_two_columns() -> None:
     rows = [{"name": name, "n": 1} for name in ("日本語", "🚀 launch", "plain", "e\u0301te\u0301")]
     lines = _render_table(rows, (Column("NAME", "name"), Column("N", "n", "number")), 40).splitlines()
@@ -114,12 +78,6 @@ def test_at_last_one_below_the_other() -> None:
     assert "SIZE         34" in _shown(30)
     assert _shown(14)[4:8] == ["       /orders", "NOTE", "FIRST SEEN", "       2023-"]
     assert max(map(len, _shown(14))) == 14
-
-
-def test_a_column_stays_where_none_has_room_or_a_value() -> None:
-    sparse = (Column("KEY", "key", sparse=True), Column("PAYLOAD", "payload", sparse=True))
-    assert _render_table([{}], sparse, 40).splitlines() == ["KEY  PAYLOAD"]
-    assert _render_table([ROW], (COLUMNS[3], COLUMNS[5]), 10).splitlines()[-2:] == ["SIZE", "     34"]
 
 
 def test_a_column_that_gets_a_value_later_is_shown() -> None:

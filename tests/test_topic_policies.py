@@ -46,7 +46,6 @@ from pulsar_admin.store.policies.in_force import (
     find_topic_policies,
 )
 from pulsar_admin.store.proto.pulsar_api_pb2 import MessageMetadata
-from tests.commands.changing import check_undo, rows_of
 from tests.conftest import Cli
 from tests.stores import change_value, copied, imported, lose_nodes, read_rows
 from tests.synthetic import Made, MadeTopic, make_store
@@ -258,40 +257,6 @@ def test_a_newer_brokers_fields_stay(tmp_path: Path) -> None:
 # -- setting them -----------------------------------------------------------------------------------------------------
 
 
-def test_nothing_to_change_writes_nothing(cli: Cli, path: Path) -> None:
-    before = rows_of(path)
-    ask = ("--store", path, "topics", "set-delayed-delivery", "acme/policies/delayed", "-e", "-t", "2s", "-md", "1h")
-    done = cli(*ask, "-o", "json")
-    assert (done.exit_code, done.json["change"]) == (0, None)
-    assert rows_of(path) == before
-    assert not list((path / "entries").glob("own-*"))
-
-
-def test_a_namespace_without_events_gets_the_topic_and_its_schema(cli: Cli, path: Path, tmp_path: Path) -> None:
-    dump = f"--store {path} topics dump acme/policies/lived --level entries --directory {tmp_path / 'd'}".split()
-    assert cli(*dump).exit_code == 0
-    assert cli("--store", path, "topics", "load", tmp_path / "d", "--topic", "acme/bare/made").exit_code == 0
-    before = rows_of(path)
-    done = cli("--store", path, "topics", "set-message-ttl", "acme/bare/made", "-t", "1h", "-o", "json")
-    assert done.json["events"] == "persistent://acme/bare/__change_events"
-    assert cli("--store", path, "topics", "get-message-ttl", "acme/bare/made").stdout == "3600\n"
-    with open_store(path) as store, open_reader(store) as reader:
-        from pulsar_admin.store.codec.schema import decode_schema_entry
-        from pulsar_admin.store.model.schemas import find_locator
-
-        ours, real = (find_locator(reader.txn, parse_topic(name)) for name in ("acme/bare/__change_events", EVENTS))
-        assert ours is not None
-        assert real is not None
-        entries = [
-            decode_schema_entry(reader.read(one.newest.position.ledger_id, 0).payload, "schema") for one in (ours, real)
-        ]
-    assert (ours.newest.version, ours.newest.hash) == (real.newest.version, real.newest.hash)
-    for field in ("user", "type", "definition", "deleted", "properties", "index"):
-        assert getattr(entries[0], field) == getattr(entries[1], field), field
-    assert entries[0].schema_id == "acme/bare/__change_events"
-    check_undo(cli, path, 2, before)
-
-
 def test_the_metadata_backends_node_is_written_where_it_is_used(cli: Cli, tmp_path: Path) -> None:
     from tests.plans.test_expiry import put_json
 
@@ -337,16 +302,6 @@ def test_which_cluster_it_is_must_be_known(cli: Cli, tmp_path: Path) -> None:
     put_json(path, "/admin/policies/a/b", {"replication_clusters": ["here"]})
     assert cli("--store", path, "topics", "set-message-ttl", "a/b/t", "-t", "5").exit_code == 0
     assert _ttls(path) == (5, None)
-
-
-def test_a_topic_that_begins_to_delay_is_warned_of_what_drops(cli: Cli, path: Path) -> None:
-    ask = ("--store", path, "topics", "set-delayed-delivery", "acme/policies/lived", "-e", "-o", "json")
-    for how in (("--dry-run",), ()):
-        warnings = " ".join(cli(*ask, *how).json["warnings"])
-        assert "the message TTL of 600 s" in warnings
-        assert "the backlog quota destination_storage has the policy consumer_backlog_eviction" in warnings
-    off = ("--store", path, "topics", "set-delayed-delivery", "acme/policies/lived", "-d", "-o", "json")
-    assert "warnings" not in cli(*off).json
 
 
 def test_a_ttl_or_quota_where_messages_are_delayed_is_warned_of(cli: Cli, path: Path) -> None:

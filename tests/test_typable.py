@@ -244,11 +244,6 @@ def test_a_working_directory_that_is_gone(
     assert cli("--store", store, "topics", "stats", PLAIN).exit_code == 0
 
 
-def test_tables_and_a_store_are_not_both_named(cli: Cli, tmp_path: Path) -> None:
-    hint = cli("--tables", tmp_path / "none", "sql", "select 1", "-o", "json").error["hint"]
-    assert words_of(hint.partition(": ")[2]) == ["--store", "STORE", "store", "export", "tables", "DIR"]
-
-
 @pytest.fixture
 def carried() -> Iterator[None]:
     begin("pulsar-admin")

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from pulsar_admin import Refused, open_store, reclaim
+from pulsar_admin import Refused, reclaim
 from pulsar_admin.store.codec.rocksvalue import NodeStat, encode_value
 from tests.conftest import Cli
 from tests.cures.curing import put_values
@@ -59,16 +59,6 @@ def test_what_destroys_refuses_until_each_is_accepted(store: Path, cli: Cli, wor
 
 def test_force_accepts_no_tree(store: Path, cli: Cli) -> None:
     assert cli("--store", store, "ledgers", "delete", "20", "--force").exit_code == 3
-
-
-def test_python_has_the_same_keyword(store: Path) -> None:
-    with open_store(store) as opened:
-        for ask in (opened.recover, lambda **more: opened.forget_ledgers(9, force=True, **more)):
-            with pytest.raises(Refused, match="/widgets"):
-                ask(accept_unknown_tree=["/brokers", "/topics", "/txn"])
-            ask(accept_unknown_tree=_UNKNOWN)
-        with pytest.raises(Refused, match="/topics"):
-            opened.delete_ledgers(9)
 
 
 def test_a_plan_is_asked_again_when_it_is_applied(tmp_path: Path, cli: Cli) -> None:

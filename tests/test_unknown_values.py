@@ -246,16 +246,6 @@ def entries(tmp_path: Path) -> Path:
     return make_store(tmp_path / "entries", {"public/default/t": MadeTopic([made])})
 
 
-def test_messages_of_an_unknown_compression_are_named_once(entries: Path, cli: Cli) -> None:
-    found = cli("--store", entries, "topics", "read", "t", "-o", "jsonl")
-    rows = [row for row in found.json_lines if "warning" not in row]
-    assert [(row["ledgerId"], row["entryId"], row["size"]) for row in rows] == [(10, 0, 7)]
-    (warning,) = [line for line in found.stderr.splitlines() if "compression" in line]
-    assert "entry 10:1: compression type 9 is not known" in warning
-    assert "20 problems" in warning
-    assert found.exit_code == 1
-
-
 def test_markers_of_an_unknown_type_are_the_brokers_own(entries: Path, cli: Cli) -> None:
     rows = cli("--store", entries, "topics", "read", "t", "--markers", "-o", "jsonl").json_lines
     assert [row["markerType"] for row in rows if "markerType" in row] == ["99", "99"]

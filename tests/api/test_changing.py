@@ -67,21 +67,6 @@ def test_a_reset_from_plan_to_undo(path: Path, cli: Cli) -> None:
         assert to_json(change.steps) == row["steps"]
 
 
-def test_a_partitioned_topic_is_one_change(path: Path, cli: Cli) -> None:
-    with pa.open_store(path, writable=True, now=NOW_MS) as store:
-        topic = store.topic("acme/orders/parts")
-        change = store.apply(topic.create_subscription("audit", start="earliest", properties={"owner": "billing"}))
-        assert len(change.parts) == 3
-        assert topic.subscriptions() == ("audit",)
-        messages = sum(len(batch) for batch in topic.messages())
-        assert topic.cursor("audit").backlog().messages == messages
-        skipped = store.apply(topic.cursor("audit").clear()).skipped
-        assert skipped.messages == messages
-        with pytest.raises(pa.InvalidValue, match="position 9:3 is in one of them"):
-            topic.cursor("audit").reset(to="9:3")
-    assert [row["subscription"] for row in cli.json(path, "store log 2")[0]["reports"]] == ["audit"] * 3
-
-
 def test_every_subscription_expires_as_each_alone(path: Path) -> None:
     """The broker's own cursors stay; nothing else does."""
     limit = "2026-11-21T09:23:14Z"
@@ -140,16 +125,6 @@ def test_rows_of_resets_have_the_names_of_reset(path: Path) -> None:
                 store.reset_cursors([wrong], "half")
 
 
-def test_what_is_as_wanted_already_writes_nothing(path: Path) -> None:
-    with pa.open_store(path, writable=True) as store:
-        plan = store.topic(PLAIN).cursor("half").reset(to=pa.Position(30, 0), rule="broker")
-        assert plan.changes_nothing
-        change = store.apply(plan)
-        assert (change.number, change.dry_run) == (None, False)
-        assert str(change).startswith("no change: ")
-        assert store.changes() == ()
-
-
 def test_a_store_that_was_opened_for_reading_is_not_written(path: Path) -> None:
     with assert_unchanged(path / "meta" / "data.mdb"), pa.open_store(path) as store:
         plan = store.topic(PLAIN).cursor("half").clear()
@@ -166,22 +141,6 @@ def test_a_store_is_opened_once(path: Path) -> None:
             pa.open_store(path)
     with pa.open_store(path) as store:
         assert store.topics()
-
-
-def test_plans_travel_as_files(path: Path, tmp_path: Path, cli: Cli) -> None:
-    """A file that Python wrote is applied by the command, one that the command wrote by Python."""
-    ours, theirs = tmp_path / "ours.plan", tmp_path / "theirs.plan"
-    with pa.open_store(path) as store:
-        store.topic(PLAIN).cursor("half").clear().save(ours)
-        with pytest.raises(pa.AlreadyExists):
-            store.topic(PLAIN).cursor("half").clear().save(ours)
-    assert cli.on(path, f"apply {ours} --yes").exit_code == 0
-    assert cli.on(path, f"--plan {theirs} topics skip {PLAIN} -s never -n 5").exit_code == 0
-    with pa.open_store(path, writable=True) as store:
-        assert store.apply(store.load_plan(theirs)).skipped.entries == 5
-        assert [row.command for row in store.changes()] == ["topics clear-backlog", "topics skip"]
-        with pytest.raises(pa.StalePlan):
-            store.load_plan(theirs)
 
 
 def test_a_plan_of_a_stream_is_not_kept(path: Path, tmp_path: Path) -> None:
@@ -211,9 +170,6 @@ def test_closing_ends_no_iteration(path: Path) -> None:
 
 
 # -- plans that write ledgers first ---------------------------------------------------------------------------------
-
-
-ROWS = oracle("small")["topics"][PLAIN]["messages"]
 
 
 def test_policies_of_a_topic_from_plan_to_undo(store: pa.Store) -> None:
@@ -292,14 +248,6 @@ def test_the_policies_of_several_topics_are_one_change(store: pa.Store) -> None:
         store.topic_policies("acme/orders/parts-partition-0").set_message_ttl("3d")
     with pytest.raises(pa.InvalidValue):
         policies.values("no-such-policy")
-
-
-def test_a_stream_is_loaded(store: pa.Store, tmp_path: Path) -> None:
-    store.dump(tmp_path / "dumped", PLAIN, level="entries", form="jsonl")
-    lines = b"".join(path.read_bytes() for path in sorted((tmp_path / "dumped").rglob("*.jsonl")))
-    store.apply(store.load(BytesIO(lines), topic="public/default/copy"))
-    rows = store.topic("public/default/copy").messages(columns=["sha1"]).rows()
-    assert [row["sha1"].hex() for row in rows] == [row[8] for row in ROWS]
 
 
 def test_a_plan_is_applied_to_the_store_that_it_is_of(store: pa.Store, tmp_path: Path) -> None:

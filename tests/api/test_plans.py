@@ -15,7 +15,6 @@ from tests.conftest import Cli
 from tests.stores import NOW_MS, copied
 
 ALL, HALF = "0x00000000_0xffffffff", "0x00000000_0x7fffffff"
-TLS = '{"brokerClientTlsEnabled": true, "brokerClientTlsEnabledWithKeyStore": true, "brokerClientTlsTrustStore": 5}'
 LIMITS = {"min_limit": "1", "usage_threshold": "80"}
 SCHEMA = {"type": "AVRO", "schema": '{"type": "record", "name": "R", "fields": []}', "properties": {"owner": "billing"}}
 
@@ -210,45 +209,8 @@ def test_plans_and_answers_are_those_of_the_command_line(
     assert rows_of(path, "tree", "nacks") == before
 
 
-def test_a_tenant_with_namespaces_is_not_deleted(store: pa.Store) -> None:
-    with pytest.raises(pa.Refused, match="still has active namespaces") as refused:
-        store.delete_tenant("acme")
-    assert refused.value.hint == "delete them first: acme/delayed, acme/iot, acme/orders, …"
-
-
 def test_a_cluster_that_policies_name_is_not_deleted(store: pa.Store) -> None:
     here = store.cluster("standalone")
     store.apply(here.set_isolation_policy("p", namespaces=["a/b"], primary=["b"], failover=LIMITS))
     with pytest.raises(pa.Refused, match="not empty"):
         here.delete(everything=True)
-
-
-def test_a_file_says_what_settings_do_not(cli: Cli, demo_store: Path, tmp_path: Path) -> None:
-    file = tmp_path / "cluster.yaml"
-    file.write_text("serviceUrl: http://file:1\nlistenerName: 'inner'\n")
-    words = ("clusters", "create", "east", "--url", "http://east:1", "--cluster-config-file", file)
-    shown = cli("--store", demo_store, "--now", f"@{NOW_MS}", *words, "--dry-run", "-o", "json").json
-    assert "'inner'" in str(shown)
-    with pa.open_store(demo_store, now=NOW_MS) as store:
-        plan = store.create_cluster("east", {"serviceUrl": "http://east:1"}, file=file)
-        assert plan.preview().documents()[0] == shown
-
-
-@pytest.mark.parametrize(
-    ("command", "file", "text"),
-    [
-        ("create", "east.json", '{"serviceUrl": 5}'),
-        ("create", "east.json", TLS),
-        ("create", "absent.json", None),
-        ("update", "absent.json", None),
-        ("update", ".", None),
-    ],
-)
-def test_a_file_of_settings_that_cannot_be_meant_is_refused(
-    cli: Cli, demo_store: Path, tmp_path: Path, command: str, file: str, text: str | None
-) -> None:
-    if text is not None:
-        (tmp_path / file).write_text(text)
-    words = ("clusters", command, "standalone", "--cluster-config-file", tmp_path / file, "-o", "json")
-    done = cli("--store", demo_store, *words).fails(2, "invalid-value")
-    assert text is not None or str(tmp_path / file) in done.error["message"]

@@ -183,45 +183,10 @@ with pulsar_admin.open_store({str(demo_store)!r}) as store:
     assert done.stdout == "5\n[]\n"
 
 
-@pytest.mark.parametrize(
-    ("arguments", "options"),
-    [
-        ({"start": "8:0:3", "end": "8:0:6"}, ("--from", "8:0:3", "--to", "8:0:6")),
-        ({"key": "k0015"}, ("--key", "k0015")),
-        ({"since": "2026-11-21T06:00:00Z", "until": "2026-11-21T07:00:00Z", "clock": "publish"}, None),
-        ({"since": "2026-11-21T05:00:00Z", "clock": "event", "limit": 7}, None),
-        ({"limit": 0}, ("-n", "0")),
-    ],
-)
-def test_windows_are_those_of_topics_read(
-    store: pa.Store, cli: Cli, demo_store: Path, arguments: dict[str, Any], options: tuple[str, ...] | None
-) -> None:
-    words = {"since": "--start-time", "until": "--end-time", "clock": "--clock", "limit": "-n"}
-    given = [part for key, value in arguments.items() for part in (words.get(key, ""), value)]
-    shown = cli("--store", demo_store, "topics", "read", "batched", *(options or given), "-o", "jsonl").json_lines
-    found = store.topic("batched").messages(columns=["ledger_id", "entry_id", "batch_index"], **arguments)
-    keys = ("ledgerId", "entryId", "batchIndex")
-    assert [tuple(row.values()) for row in found.rows()] == [tuple(row[key] for key in keys) for row in shown]
-    assert len(store.topic("batched").messages(columns=["key"], **arguments).to_arrow()) == len(shown)
-
-
 @pytest.mark.parametrize(("start", "end"), [("8:0:0", "8:0:0"), ("8:0:3", "8:0:6")])
 def test_the_columns_do_not_change_which_messages_of_a_batch_are_read(store: pa.Store, start: str, end: str) -> None:
     found = store.topic("batched").messages(start=start, end=end, columns=["publish_time"])
     assert found.to_arrow().num_rows == int(end[4:]) - int(start[4:]) + 1
-
-
-def test_a_partitioned_topic_is_its_partitions(store: pa.Store) -> None:
-    topic = store.topic("acme/orders/parts")
-    parts = topic.partitions()
-    assert [part.name[-1] for part in parts] == ["0", "1", "2"]
-    assert store.topic("plain").partitions() == ()
-    ids = ["ledger_id", "entry_id"]
-    whole = list(topic.messages(columns=ids).rows())
-    assert whole == [row for part in parts for row in part.messages(columns=ids).rows()]
-    assert len(whole) == sum(part.stats().msg_in_counter for part in parts) or whole
-    with pytest.raises(pa.TopicNotFound, match="3 partitions"):
-        topic.find("3h")
 
 
 # -- statistics -------------------------------------------------------------------------------------------------------
@@ -473,32 +438,3 @@ def test_what_is_due_is_what_was_asked_for(store: pa.Store) -> None:
 
 
 # -- compaction -------------------------------------------------------------------------------------------------------
-
-
-def test_the_compacted_view(store: pa.Store, cli: Cli, demo_store: Path) -> None:
-    name = "acme/orders/compacted"
-    compaction = store.topic(name).compaction()
-    assert to_json(compaction.status()) == cli.json(demo_store, f"compaction status {name}")
-    last = cli.json(demo_store, f"compaction last-id {name}")
-    found = compaction.last_id()
-    assert (found.position.ledger_id, found.position.entry_id, found.publish_ms, found.rule) == (
-        last["ledgerId"],
-        last["entryId"],
-        last["publishTime"],
-        last["rule"],
-    )
-    shown = cli.rows(demo_store, f"compaction read {name} --payload")
-    rows = list(compaction.messages(columns=["key", "ledger_id", "entry_id", "batch_index", "sha1"]).rows())
-    keys = ("key", "ledgerId", "entryId", "batchIndex", "sha1")
-    assert [[*list(row.values())[:4], row["sha1"].hex()] for row in rows] == [
-        [row[key] for key in keys] for row in shown
-    ]
-    key = rows[0]["key"]
-    assert [row["key"] for row in compaction.messages(keys={key}, columns=["key"]).rows()] == [key]
-    assert len(compaction.messages(limit=2).to_arrow()) == 2
-    at = compaction.find(found.publish_ms)
-    assert at.position is None or at.publish_ms >= found.publish_ms  # type: ignore[operator]
-    assert store.topic(PLAIN).compaction().find(0) is None
-    assert list(compaction.messages(keys=(), columns=["key"]).rows()) == []
-    with pytest.raises(pa.InvalidValue):
-        compaction.messages(columns=["values"])

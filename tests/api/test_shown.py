@@ -29,18 +29,6 @@ def test_two_that_name_the_same_thing_are_equal(store: pa.Store) -> None:
     assert short != "persistent://public/default/plain"
 
 
-def test_the_same_name_in_two_stores_is_not_the_same(store: pa.Store, demo_store: Path) -> None:
-    with pa.open_store(demo_store, now=NOW_MS) as other:
-        assert store.topic("public/default/plain") != other.topic("public/default/plain")
-
-
-def test_a_position_is_read_from_its_text() -> None:
-    assert pa.Position.parse("29:20") == pa.Position(29, 20)
-    assert pa.Position.parse("29:20:3") == pa.Position(29, 20, 3)
-    with pytest.raises(pa.InvalidValue, match="29-20"):
-        pa.Position.parse("29-20")
-
-
 def test_what_is_named_is_shown_as_it_was_named(store: pa.Store) -> None:
     plain = store.topic("plain")
     assert repr(plain) == "Topic('persistent://public/default/plain')"

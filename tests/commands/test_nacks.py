@@ -109,16 +109,6 @@ def test_from_file(nacks: At, tmp_path: Path) -> None:
     assert rows == [(1500, 18, 3), *chunks, (60_000, 29, 20), (60_000, 29, 21)]
 
 
-def test_what_was_read_and_what_was_popped_can_be_added(nacks: At, tmp_path: Path) -> None:
-    lines = nacks.cli("--store", nacks.store, "topics", "read", PLAIN, "-n", 5, "-o", "jsonl").stdout
-    file = tmp_path / "read.jsonl"
-    file.write_text(lines)
-    nacks("add", PLAIN, "-s", "half", "--delay", "1s", "--from-file", file)
-    popped = nacks("due", "--pop", now=NOW_MS + 1000, out="jsonl").stdout
-    file.write_text(popped)
-    assert nacks("add", PLAIN, "-s", "half", "--delay", "1s", "--from-file", file).json["entries"] == 5
-
-
 def test_partitions_are_found_by_ledger(nacks: At) -> None:
     ledgers = {
         name: oracle("small")["topics"][name]["internal_stats"]["ledgers"][0]["ledgerId"]
@@ -227,12 +217,6 @@ def test_pop(filled: At) -> None:
 def check_undo_rows(nacks: At, change: int, before: Any) -> None:
     assert nacks.cli("--store", nacks.store, "store", "undo", change).exit_code == 0
     assert rows_of(nacks.store, "nacks") == before
-
-
-def test_only_a_pop_was_popped(filled: At) -> None:
-    for change, code in ((1, "nothing-matches"), (99, "change-not-found")):
-        result = filled("due", "--popped", change)
-        assert (result.exit_code, result.error["code"]) == (5, code)
 
 
 def test_pop_planned_shown_and_applied_later(filled: At, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.upstream_list import upstream_commands
 from tests.conftest import Cli
 from tests.live.policy_commands import LINES, STORED, commands_of, stored_policies
-from tests.stores import narrow_copy, put_node, read_rows
+from tests.stores import narrow_copy, read_rows
 
 RECORDED: dict[str, Any] = json.loads(STORED.read_text())
 IGNORED = {"is_allow_auto_update_schema", "dispatcherPauseOnAckStatePersistentEnabled"}
@@ -120,24 +120,6 @@ UNRECORDED: dict[str, set[str]] = {
 }
 
 
-def test_json_has_the_members_that_are_null_too(cli: Cli, prepared: Path) -> None:
-    """As text upstream's admin leaves them out; ``-o json`` is for programs, and has all as they are stored."""
-    stored = {"defaultNumPartitions": None, "topicType": "non-partitioned", "allowAutoTopicCreation": True}
-    put_node(prepared, "/admin/policies/pol/null", json.dumps({"autoTopicCreationOverride": stored}).encode())
-    get = "namespaces get-auto-topic-creation pol/null"
-    assert json.loads(cli.on(prepared, get).stdout) == {"allowAutoTopicCreation": True, "topicType": "non-partitioned"}
-    assert cli.json(prepared, get) == stored
-    assert list(cli.json(prepared, get)) == list(stored)
-
-
-def test_an_equals_sign_may_stand_behind_a_short_option(cli: Cli, prepared: Path) -> None:
-    store = ("--store", prepared)
-    for line in ("set-max-producers-per-topic pol/a -p=7", "set-subscription-types-enabled pol/a -t=Shared"):
-        assert cli(*store, "namespaces", *line.split()).exit_code == 0
-    assert cli(*store, "namespaces", "get-max-producers-per-topic", "pol/a").stdout == "7\n"
-    assert cli(*store, "namespaces", "get-subscription-types-enabled", "pol/a").stdout == '[ "Shared" ]\n'
-
-
 OFFLOADS = [
     ("namespaces set-offload-policies pol/a -d azureblob", "The bucket must be specified for namespace offload."),
     ("topics set-offload-policies pol/b/t -d aws-s3 -r x", "The bucket must be specified for namespace offload."),
@@ -153,12 +135,6 @@ def test_offload_policies_that_upstream_refuses(cli: Cli, prepared: Path, line: 
     said = cli("--store", prepared, *line.split())
     assert said.exit_code == (2 if refused else 0), said.stderr
     assert refused in said.stderr
-
-
-def test_an_ensemble_above_what_a_broker_takes_is_refused(cli: Cli, prepared: Path) -> None:
-    for words in (("topics", "set-persistence", "pol/b/t"), ("namespaces", "set-persistence", "pol/a")):
-        said = cli("--store", prepared, *words, "-e", "6", "-w", "2", "-a", "2")
-        assert (said.exit_code, said.stderr.splitlines()[0]) == (2, "error: Bookkeeper-Ensemble must be <= 5 and > 0.")
 
 
 WRONG = {

@@ -312,21 +312,3 @@ def test_facts_are_those_of_the_broker_s_search(cli: Cli, tmp_path: Path) -> Non
     assert probed == [(10, 0), (11, 2), (11, 0), (10, 1)]
     assert (found.json["entriesRead"], found.json["ledgersPruned"], found.json["ledgersScanned"]) == (4, 0, 2)
     assert "--clock broker plays no part" in found.stderr
-
-
-def test_clock_broker_says_which_entries_have_no_broker_time(cli: Cli, tmp_path: Path) -> None:
-    made = MadeTopic([[Made(1_000, 1_000), Made(2_000), Made(3_000)]], cursors={"s": CursorInfo(-1, Position(10, -1))})
-    store = make_store(tmp_path / "store", {MADE: made})
-    for command in (
-        ("find-by-time", MADE, "--time", "@1"),
-        ("reset-cursor", MADE, "-s", "s", "-t", "@1", "--dry-run"),
-        ("expire", MADE, "-s", "s", "-t", "1h", "--dry-run"),
-    ):
-        assert (
-            "2 of 3 entries carry no broker time"
-            in cli("--store", store, "topics", *command, "--clock", "broker").stderr
-        )
-        assert "broker time" not in cli("--store", store, "topics", *command).stderr
-    stamped = make_store(tmp_path / "stamped", {MADE: MadeTopic([[Made(1_000, 1_000)]])})
-    found = cli("--store", stamped, "topics", "find-by-time", MADE, "--time", "@1", "--clock", "broker")
-    assert (found.exit_code, "broker time" in found.stderr) == (0, False)

@@ -210,27 +210,8 @@ def test_a_short_name_of_a_topic_is_told(condition: str, cli: Cli) -> None:
     ]
 
 
-def test_a_short_name_is_compared_with_what_a_statement_calls_topic(cli: Cli) -> None:
-    store = imported("small", "clean")
-    for text in (
-        f"with t as (select substr(topic, 14) as topic from topics) select count(*) n from t where topic = '{SHORT}'",
-        f"select count(*) n from (select substr(topic, 14) from topics) as t(topic) where topic = '{SHORT}'",
-        f"with t(Topic) as (select substr(topic, 14) from topics) select count(*) n from t where topic in ('{SHORT}')",
-        f"select count(*) n from topics where topic like '%{SHORT}'",
-        f"select count(*) n from topics where substr(topic, 14) = '{SHORT}'",
-        f"select count(*) n from topics where topic = 'persistent://{SHORT}'",
-    ):
-        assert cli("--store", store, "sql", text, "-o", "json").json == [{"n": 1}], text
-
-
 @pytest.mark.parametrize("text", ["", " ;", " -- select 1"])
 def test_no_statement_is_told(text: str, cli: Cli) -> None:
     found = cli("--store", imported("small", "clean"), "sql", text)
     assert (found.exit_code, found.stdout) == (2, "")
     assert found.stderr.startswith("error: there is no statement")
-
-
-def test_a_label_of_several_lines_is_one(cli: Cli) -> None:
-    text = "select 'one' || chr(10) || 'two' as label, 3 as n"
-    lines = cli("--store", imported("small", "clean"), "sql", text, "--plot").stdout.splitlines()
-    assert [line.strip() for line in lines if "one" in line or "two" in line] == [r"one\ntwo"]

@@ -247,17 +247,6 @@ def test_a_reset_past_the_newest_entry(cli: Cli, dated: Path) -> None:
     assert (done["after"]["markDeletePosition"], done["skipped"]["messages"]) == ("11:0", 5)
 
 
-def test_an_age_on_an_old_copy(cli: Cli, dated: Path) -> None:
-    """Two hours before the newest entry is what was meant: the hint can be typed, and then does it."""
-    error = refused(cli, dated, "reset-cursor", "a/b/t", "-s", "sub", "-t", "1h")
-    hint = "to count back from the newest entry: --now 2023-11-15T00:13:20.000Z; --force moves to the end anyway"
-    assert error["hint"] == hint
-    as_of = ("--now", "2023-11-15T00:13:20.000Z")
-    done = cli("--store", dated, "topics", "reset-cursor", "a/b/t", "-s", "sub", "-t", "1h", *as_of, "-o", "json")
-    assert done.json["after"]["markDeletePosition"] == "10:0"
-    assert done.stderr == ""  # whoever says what now is knows it
-
-
 def test_a_partition_that_would_skip_is_named(cli: Cli, dated: Path) -> None:
     error = refused(cli, dated, "reset-cursor", "a/b/p", "-s", "sub", "-t", f"@{T + HOUR}")
     assert error["context"]["topic"] == "persistent://a/b/p-partition-1"

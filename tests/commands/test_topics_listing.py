@@ -112,21 +112,6 @@ def test_errors_of_namespaces(cli: Cli, demo_store: Path, store: Path) -> None:
     assert (result.exit_code, "no policies" in result.error["message"]) == (5, True)
 
 
-def test_the_log_shows_people_the_first_topics_of_a_change_and_programs_all(cli: Cli, store: Path) -> None:
-    assert cli.on(store, "store annotate --all-topics").exit_code == 0
-    (change,) = cli.json(store, "store log")
-    topics = [report["topic"] for report in change["reports"]]
-    assert len(topics) == len(set(topics)) > 4
-    shown = f"{', '.join(topics[:3])} and {len(topics) - 3} more"
-    assert shown in cli.on(store, "store log").stdout
-    assert topics[3] not in cli.on(store, "store log").stdout
-    refused = cli.on(store, "store undo")
-    assert (refused.exit_code, shown in refused.stdout) == (2, True)
-    assert "name the change to undo" in refused.stderr
-    (_, row) = csv.reader(cli.on(store, "store log -o csv").stdout.splitlines())
-    assert ", ".join(topics) in row
-
-
 # -- topics describe and topics subscriptions --table ---------------------------------------------------------------
 
 NOW = "2026-11-21T12:00:00Z"

@@ -13,25 +13,21 @@ import pulsar_admin as pa
 from pulsar_admin.commands.topics.printout import Printing, hex_dump, render_message
 from pulsar_admin.store.codec.batch import encode_batch
 from pulsar_admin.store.codec.brokerentry import BrokerEntry
-from pulsar_admin.store.codec.cursor import CursorInfo, encode_cursor_info
 from pulsar_admin.store.codec.message import encode_message_entry
-from pulsar_admin.store.codec.rocksvalue import NodeStat
-from pulsar_admin.store.db.environment import Txn, open_store
-from pulsar_admin.store.db.tree import Node, put_nodes
+from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.model.ledgers import find_place
 from pulsar_admin.store.model.messages import Message
 from pulsar_admin.store.model.reader import open_reader
-from pulsar_admin.store.names import Position, parse_topic
+from pulsar_admin.store.names import Position
 from pulsar_admin.store.proto.pulsar_api_pb2 import MessageMetadata, SingleMessageMetadata
 from tests.conftest import Cli
 from tests.deep import deep_but_for
-from tests.stores import imported, write_rows
+from tests.stores import imported
 from tests.synthetic import Made, MadeTopic, make_store
 from tests.worlds import WORLD_NAMES, oracle, scratch_copy
 
 START_MS = 1_700_000_000_000
 T = "public/default/t"
-DASHES = "-" * 73 + "\n\n"
 
 
 def rows(cli: Cli, store: Path, command: str, *arguments: object, exit_code: int = 0) -> list[Any]:
@@ -108,14 +104,6 @@ def test_nth_entries(world: str, topic: str, cli: Cli) -> None:
     assert id_of(last)[:2] == entries[-1]
 
 
-def test_examine_beyond_the_end(cli: Cli, demo_store: Path, tmp_path: Path) -> None:
-    result = cli.on(demo_store, "topics examine-messages public/default/plain -m 301 -o json")
-    assert (result.exit_code, result.error["code"]) == (5, "nothing-matches")
-    store = make_store(tmp_path / "store", {T: MadeTopic([[]])})
-    result = cli.on(store, f"topics examine-messages {T} -o json")
-    assert result.error["message"] == "Could not examine messages due to the total message is zero"
-
-
 # -- peek-messages --------------------------------------------------------------------------------------------------------
 
 
@@ -148,45 +136,6 @@ def test_peeks_are_the_backlog(topic: str, subscription: str, cli: Cli, demo_sto
     assert [id_of(row) for row in found] == left
     found = rows(cli, demo_store, "peek-messages", topic, "-s", subscription, "-n", 7)
     assert [id_of(row) for row in found] == left[:7]
-
-
-def test_peek_as_text(cli: Cli, demo_store: Path) -> None:
-    command = ("--store", demo_store, "topics", "peek-messages", "public/default/plain", "-s", "never")
-    one, three = cli(*command).stdout, cli(*command, "-n", 3).stdout
-    assert one.startswith("Message ID: 9:0\nPublish time: 1795089894614\nEvent time: 0\n")
-    in_zone = cli(*command, "--tz", "UTC").stdout
-    assert in_zone.startswith("Message ID: 9:0\nPublish time: 2026-11-19T12:04:54.614Z\n")
-    assert "Redelivery" not in one
-    assert three.startswith(one + DASHES)
-    assert three.count(DASHES) == 2
-    assert cli(*command, "-o", "plain").stdout == one
-
-
-def test_peek_and_transactions(cli: Cli, store: Path) -> None:
-    topic = parse_topic("public/default/txn-out")
-    everything = rows(cli, store, "read", topic, "--uncommitted", "--markers")
-    first = Position(everything[0]["ledgerId"], -1)
-    # The markers are acknowledged one by one; they decide all the same.
-    markers = [Position(*id_of(row)[:2]) for row in everything if "markerType" in row]
-    ranges = tuple((Position(marker.ledger_id, marker.entry_id - 1), marker) for marker in markers)
-    nodes = {"all": CursorInfo(-1, first), "acknowledged": CursorInfo(-1, first, ranges)}
-
-    def work(txn: Txn) -> None:
-        for name, info in nodes.items():
-            stat = NodeStat(0, 1, START_MS, START_MS, False)
-            put_nodes(txn, [Node(topic.cursor_path(name), stat, encode_cursor_info(info))])
-
-    write_rows(store, work)
-    peek = ("peek-messages", topic, "-n", 1000, "-s")
-    committed = [id_of(row) for row in rows(cli, store, "read", topic)]
-    assert len(committed) == 60
-    assert [id_of(row) for row in rows(cli, store, *peek, "all")] == committed
-    assert [id_of(row) for row in rows(cli, store, *peek, "acknowledged")] == committed
-    assert len(rows(cli, store, *peek, "all", "-til", "READ_UNCOMMITTED")) == 120
-    shown = rows(cli, store, *peek, "all", "-ssm")
-    assert [row["markerType"] for row in shown if "markerType" in row] == ["TXN_COMMIT"] * 15 + ["TXN_ABORT"] * 15
-    text = cli("--store", store, "topics", *peek, "all", "-ssm").stdout
-    assert text.count("Marker Type: TXN_COMMIT\n") == 15
 
 
 # -- damage ---------------------------------------------------------------------------------------------------------------

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import base64
-import os
 import re
-import shutil
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -15,7 +13,6 @@ import pytest
 import pulsar_admin
 from pulsar_admin.jsonify import to_json
 from pulsar_admin.store.db.environment import open_store
-from pulsar_admin.store.engine.local import LocalEngine
 from pulsar_admin.store.model.ledgers import find_place
 from pulsar_admin.store.model.messages import TXN_COMMIT, MessageReader
 from pulsar_admin.store.model.reader import open_reader
@@ -201,14 +198,6 @@ def test_a_commit_after_an_unreadable_entry_counts(tmp_path: Path) -> None:
     assert len(messages.errors) == 1
 
 
-def test_chunks(cli: Cli, demo_store: Path) -> None:
-    whole = rows(cli, demo_store, "public/default/chunked")
-    assert [row["chunks"] for row in whole] == [2, 2]
-    last = f"{whole[0]['ledgerId']}:{whole[0]['entryId']}"
-    # From the middle of a message on there is nothing to join, and nothing wrong.
-    assert rows(cli, demo_store, "public/default/chunked", "--from", last) == whole[1:]
-
-
 def test_several_topics_and_a_missing_one(cli: Cli, demo_store: Path) -> None:
     result = cli.on(demo_store, "topics read public/default/avro no/such/topic -o jsonl")
     assert (result.exit_code, len(result.json_lines), result.error["code"]) == (1, 20, "topic-not-found")
@@ -253,19 +242,6 @@ def test_lost_entries_are_counted(tmp_path: Path, cli: Cli) -> None:
     result = cli.on(store, f"topics read {T} --start-time @{START_MS} -o jsonl")
     assert (result.exit_code, len(result.json_lines)) == (1, 4)
     assert "2 of 5 entries are in no imported file" in result.stderr
-
-
-def test_a_file_that_changed_is_named(tmp_path: Path, cli: Cli) -> None:
-    source = scratch_copy("small", "clean", tmp_path)
-    store = tmp_path / "store"
-    assert cli.on(store, f"store import standalone {source} -q").exit_code == 0
-    for log in (source / "bookkeeper").rglob("*.log"):
-        shutil.copyfile(os.devnull, log)
-    result = cli.on(store, "topics read public/default/plain -o jsonl")
-    assert (result.exit_code, result.json_lines) == (1, [])
-    assert ".log" in result.stderr
-    assert "since import: expected" in result.stderr
-    assert "(300 problems; restore the file" in result.stderr
 
 
 def test_values_as_json(cli: Cli) -> None:
@@ -313,30 +289,6 @@ def _check_sent(row: Any) -> None:  # Any: a JSON object
     assert ("schemaVersion" not in row) == (was.get("why") == "no schema")
 
 
-def test_values_of_single_messages(cli: Cli) -> None:
-    store = shapes.store()
-    topics = {row["topic"]: row["id"] for row in shapes.sent() if row.get("value") is not None and row["id"][2] <= 0}
-    assert len(topics) > 5
-    for topic, (ledger, entry, _) in topics.items():
-        place = ("-l", ledger, "-e", entry)
-        command = ("--store", store, "topics", "get-message-by-id", topic, *place, "--value")
-        row = cli(*command, "-o", "json").json
-        assert "value" in row
-        _check_sent(row)
-        assert cli(*command).stdout.splitlines()[-1].startswith("Value: ")
-    assert "value" not in cli(*command[:-1], "-o", "json").json
-
-
-def test_values_of_peeked_messages(cli: Cli, demo_copy: Path) -> None:
-    store = ("--store", demo_copy / "pulsar-store")
-    topic = "public/default/avro"
-    assert cli(*store, "topics", "create-subscription", topic, "-s", "new", "-m", "earliest").exit_code == 0
-    peeked = cli(*store, "topics", "peek-messages", topic, "-s", "new", "-n", "3", "--value", "-o", "json").json
-    assert [row["value"] for row in peeked] == [{"id": n, "item": f"item-{n}", "qty": n} for n in range(3)]
-    text = cli(*store, "topics", "examine-messages", topic, "-i", "earliest", "--value").stdout
-    assert text.splitlines()[-1] == 'Value: {"id":0,"item":"item-0","qty":0}'
-
-
 # -- much is read as columns: what is read entry by entry, here, in processes, and stopping early -------------------
 
 ALL = ("--all-topics",)
@@ -379,14 +331,6 @@ def test_columns_are_the_messages_read_one_by_one(words: tuple[str, ...], cli: C
     request.getfixturevalue("columns")
     assert [read(cli, store, *words, "-o", "jsonl") for store in stores] == expected
     assert any(text for _, text in expected)
-
-
-@pytest.mark.parametrize("form", ["table", "csv", "json", "plain"])
-def test_every_format_is_the_same(form: str, cli: Cli, request: Any) -> None:
-    words = ("public/default/batched", "public/default/txn-out", "public/default/chunked", "--payload", "-o", form)
-    expected = read(cli, imported("small", "clean"), *words)
-    request.getfixturevalue("columns")
-    assert read(cli, imported("small", "clean"), *words) == expected
 
 
 @pytest.mark.usefixtures("columns")
@@ -439,18 +383,3 @@ def _counted(monkeypatch: pytest.MonkeyPatch) -> tuple[list[int], list[int]]:
     monkeypatch.setattr(EntryReader, "read", one)
     monkeypatch.setattr(PlacesReader, "read_places", many)
     return alone, together
-
-
-@pytest.mark.usefixtures("columns")
-def test_processes_are_used(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[int] = []
-    run = LocalEngine.run
-
-    def watched(engine: LocalEngine, operation: Any, pieces: Any, finished: Any) -> Any:
-        asked.append(len(pieces))
-        return run(engine, operation, pieces, finished)
-
-    monkeypatch.setattr(LocalEngine, "run", watched)
-    words = ("public/default/batched", "-o", "jsonl")
-    assert read(cli, imported("small", "clean"), *words, "--jobs", "2") == read(cli, imported("small", "clean"), *words)
-    assert asked

@@ -1,6 +1,5 @@
 """``topics reset-cursor``: by time, position, distance, other subscription; several topics and files as one change."""
 
-import io
 import json
 from pathlib import Path
 from typing import Any
@@ -147,15 +146,6 @@ def test_in_a_recorded_batch(cli: Cli, store: Path) -> None:
     assert dict(state_of(store, BATCHED, "reset-me").batch_deletes) == {Position(8, 4): bit_words(range(3, len(rows)))}
 
 
-def test_a_lost_cursor_ledger_is_said(cli: Cli, tmp_path: Path) -> None:
-    cursors = {"sub": CursorInfo(77, Position(10, 0))}
-    path = make_store(tmp_path / "made", {"a/b/t": MadeTopic([[Made(T), Made(T)]], cursors=cursors)})
-    done = reset(cli, path, "a/b/t", "-s", "sub", "-m", "latest")
-    assert done["warnings"] == [
-        "the cursor ledger 77 is gone or empty: the only known position of sub is the one from before that ledger was created"
-    ]
-
-
 def test_the_brokers_rule(cli: Cli, tmp_path: Path) -> None:
     """0, 90, 10, 20 s; to 50 s. Exactly: 10:1. The broker sees 0 s, then 20 s at the end, both earlier: behind the end."""
     entries = [Made(T + seconds * 1_000) for seconds in (0, 90, 10, 20)]
@@ -169,15 +159,6 @@ def test_the_brokers_rule(cli: Cli, tmp_path: Path) -> None:
     assert reset(cli, path, *ask, "--rule", "broker", "--force")["after"]["markDeletePosition"] == "10:3"
     text = cli("--store", path, "topics", "reset-cursor", *ask).stdout
     assert "  a broker would move it to 10:3 and redeliver 3 fewer entries than this change\n" in text
-
-
-def test_the_ttl_is_warned_of(cli: Cli, made: Path) -> None:
-    """Ledger 10 was closed at 0 s: at 13 s a TTL of 5 s takes it whole, 10:1 of 9 s too."""
-    put_json(made, "/admin/policies/a/b", {"message_ttl_in_seconds": 5})
-    done = reset(cli, made, "a/b/t", "-s", "sub", "-m", "earliest", "--now", f"@{T + 13_000}")
-    assert done["warnings"] == [
-        "the TTL of 5 s (namespace policy) skips 3 of the 4 replayed entries as soon as a broker runs, up to 10:2: raise it first"
-    ]
 
 
 def test_a_cursor_beyond_a_limit_is_reset_by_force_and_no_reason_to_refuse_others(cli: Cli, store: Path) -> None:
@@ -213,23 +194,6 @@ def test_the_compaction_cursor(cli: Cli, store: Path) -> None:
 # -- several at once --------------------------------------------------------------------------------------------------
 
 
-def test_topics_that_stay_as_they_are_are_no_part_of_the_change(cli: Cli, store: Path) -> None:
-    """To the beginning, where all but one stand already."""
-    first = ("topics", "reset-cursor", "public/default/plain", "-s", "reset-me", "-m", "latest")
-    assert cli("--store", store, *first).exit_code == 0
-    rows = reset(cli, store, "--all-topics", "-s", "reset-me", "-m", "earliest")
-    moved = "persistent://public/default/plain"
-    assert len(rows) > 1
-    for row in rows:
-        number = 2 if row["topic"] == moved else None
-        undo = "pulsar-admin store undo 2" if row["topic"] == moved else None
-        assert (row["change"], row["undo"], row["dryRun"]) == (number, undo, False)
-    (_, change) = cli.json(store, "store log")
-    assert [report["topic"] for report in change["reports"]] == [moved]
-    (undone,) = [cli.json(store, "store undo 2")]
-    assert undone["topic"] == moved
-
-
 def test_a_position_wins_over_a_time_and_that_is_said(cli: Cli, store: Path) -> None:
     """As in CmdTopics (4.0.8), which does not look at --time then."""
     arguments = f"topics reset-cursor public/default/plain -s half -m 9:3 -t @{T} --dry-run".split()
@@ -244,38 +208,6 @@ def _file(tmp_path: Path, *rows: Any) -> Path:
     path = tmp_path / "changes.jsonl"
     path.write_text("\n".join(row if isinstance(row, str) else json.dumps(row) for row in rows) + "\n\n")
     return path
-
-
-def test_a_file_is_one_change(cli: Cli, made: Path, tmp_path: Path) -> None:
-    before = rows_of(made)
-    file = _file(
-        tmp_path,
-        {"topic": "a/b/t", "subscription": "sub", "messageId": {"ledgerId": 10, "entryId": 1, "partitionIndex": -1}},
-        {"topic": "a/b/t", "subscription": "other", "time": T + 12_000},
-        {"topic": "persistent://a/b/p", "messageId": "latest"},
-        {"topic": "a/b/empty", "messageId": "earliest"},
-    )
-    done = reset(cli, made, "--from-file", file, "-s", "sub")
-    assert [(row["change"], row["topic"][17:], row["after"]["markDeletePosition"]) for row in done] == [
-        (1, "t", "10:0"),
-        (1, "t", "10:2"),
-        (None, "p-partition-0", "12:2"),  # these stand there already
-        (None, "p-partition-1", "13:2"),
-        (None, "empty", "14:-1"),
-    ]
-    check_undo(cli, made, 1, before)
-
-
-def test_a_file_from_stdin(cli: Cli, made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    row = {"topic": "a/b/t", "subscription": "sub", "messageId": "10:2:1", "exclude": True}
-    other = {"topic": "a/b/t", "subscription": "other", "toSubscription": "sub"}
-    monkeypatch.setattr("sys.stdin", io.StringIO(f"{json.dumps(row)}\n{json.dumps(other)}\n"))
-    reset(cli, made, "--from-file", "-")
-    assert dict(state_of(made, "a/b/t", "sub").batch_deletes) == {Position(10, 2): bit_words([2])}
-    monkeypatch.setattr("sys.stdin", io.StringIO('{"topic":"a/b/t","color":1}'))
-    cli.on(made, "topics reset-cursor --from-file -").ends(2, "error: stdin line 1: unknown key 'color'")
-    # where "sub" stood before this change: all rows start from the same state
-    assert state_of(made, "a/b/t", "other").mark_delete == Position(11, 0)
 
 
 GOOD = '{"topic":"a/b/t","subscription":"sub","messageId":"10:1"}'

@@ -290,16 +290,6 @@ def test_offloaded_terminated_and_annotated(cli: Cli, store: Path) -> None:
     assert ask(cli, store, "stats", topic, exit_code=1)["offloadedStorageSize"] == 500
 
 
-def test_a_topic_never_opened(cli: Cli, store: Path) -> None:
-    topic = parse_topic("public/default/made")
-    put_values(store, {topic.path: b""})
-    internal = ask(cli, store, "stats-internal", topic)
-    assert (internal["ledgers"], internal["cursors"], internal["lastConfirmedEntry"]) == ([], {}, "-1:-1")
-    assert ask(cli, store, "info-internal", topic)["ledgers"] == []
-    assert ask(cli, store, "last-message-id", topic)["entryId"] == -1
-    assert ask(cli, store, "get-backlog-size", topic) == 0
-
-
 @pytest.mark.usefixtures("damages_stores")
 def test_a_damaged_time_row_is_an_error(cli: Cli, store: Path) -> None:
     key = (9).to_bytes(8, "big")

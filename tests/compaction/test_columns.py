@@ -178,10 +178,3 @@ def test_a_time_is_found_as_one_by_one(cli: Cli, backwards: Path, monkeypatch: p
             assert found["entriesRead"] == (300 if first is None else first + 1)
             assert (found["position"] or {}).get("entryId") == first
             assert found["entryTime"] == (None if first is None else PUBLISH_MS + late[first])
-
-
-@pytest.mark.usefixtures("columns")
-def test_what_cannot_be_read_before_the_answer_is_named(cli: Cli, backwards: Path) -> None:
-    words = ("--store", backwards, "compaction", "find-by-time", f"{T}2", "--time", f"@{PUBLISH_MS + 300}")
-    for more in ((), ("--jobs", "2")):
-        cli(*words, *more).ends(6, "compacted ledger entry 78:200")

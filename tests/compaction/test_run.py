@@ -26,7 +26,7 @@ from pulsar_admin.store.names import Position, parse_topic
 from tests.compaction.entries import LZ4, PUBLISH_MS, Batch, Slot, compacted, decompressed, entry, split
 from tests.compaction.test_recorded import COMPACTED
 from tests.conftest import Cli
-from tests.stores import copied, imported, read_rows, read_store
+from tests.stores import copied, imported, read_store
 from tests.synthetic import Made, MadeCompacted, MadeTopic, make_store
 from tests.worlds import assert_unchanged, oracle
 
@@ -255,36 +255,6 @@ def test_run_then_read_is_a_replay(
 
 
 # -- the change -------------------------------------------------------------------------------------------------------
-
-
-def test_change_and_undo(tmp_path: Path, cli: Cli) -> None:
-    store = copied("small", "clean", tmp_path)
-    name = "acme/orders/compacted-single"
-    before = _rows(store, name)
-    old_metadata = read_rows(store, lambda txn: find_metadata(txn, 94))
-    with assert_unchanged(store / "entries"), assert_unchanged(store / "meta" / "data.mdb"):
-        preview = cli.json(store, f"compaction run {name} --dry-run")
-    report = cli.json(store, f"compaction run {name}")
-    assert preview["dryRun"] is True
-    for key in ("entries", "messages", "bytes", "bytesSaved", "keys", "messagesByReason"):
-        assert preview[key] == report[key]
-    assert report["before"] == {"markDeletePosition": "84:9", "compactedLedger": 94}
-    new = report["after"]["compactedLedger"]
-    with open_store(store) as opened, opened.read() as txn:
-        metadata = find_metadata(txn, new)
-        assert find_metadata(txn, 94) is None
-    assert metadata.digest_type == old_metadata.digest_type
-    assert metadata.custom.keys() == old_metadata.custom.keys()
-    assert metadata.custom["pulsar/compactedTopic"] == b"persistent://acme/orders/compacted-single"
-    assert metadata.custom["pulsar/compactedTo"] == bytes.fromhex("0854 1010 3000")
-    after = _rows(store, name)
-    cli("--store", store, "store", "undo", report["change"])
-    assert _rows(store, name) == before
-    with open_store(store) as opened, opened.read() as txn:
-        assert find_metadata(txn, new) is None
-        assert find_metadata(txn, 94) == old_metadata
-    cli("--store", store, "store", "undo", report["change"] + 1)
-    assert _rows(store, name) == after
 
 
 def test_one_of_several_has_nothing_to_compact(tmp_path: Path, cli: Cli) -> None:

@@ -111,13 +111,6 @@ def test_replay_goes_on(cli: Cli, path: Path) -> None:
     assert first + rest == whole
 
 
-def test_a_replay_that_ends_before_it_begins(cli: Cli) -> None:
-    words = ("delayed", "replay", SHORT, "--start-time", "2026-11-22T00:00Z", "--end-time", "2026-11-21T00:00Z")
-    result = cli("--store", imported("small", "clean"), *words)
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert "ends before it begins: 2026-11-22T00:00:00.000Z to 2026-11-21T00:00:00.000Z" in result.stderr
-
-
 def test_replay_keeps_its_pace(cli: Cli, monkeypatch: Any) -> None:
     """At ten times the speed: the clock that the wheel waits for moves a tenth of the time between first and last message."""
     clock = [100.0]

@@ -93,17 +93,6 @@ def _expire(cli: Cli, path: Path, now_ms: int, *how: object) -> Any:
     return cli(*ask).json
 
 
-def test_forecast_warns(cli: Cli, tmp_path: Path) -> None:
-    path = copied("policies", "clean", tmp_path)
-    now_ms = _sent_ms(cli, path)
-    ask = ("--store", path, "--now", f"@{now_ms}", "topics", "expire-all-subscriptions", LIVED, "--forecast", "1h")
-    said = cli(*ask).stderr
-    assert "a TTL of 600 s drops messages before they are due: 13, first" in said
-    assert "the backlog quota destination_storage evicts delayed messages" in said
-    tried = cli(*ask, "-t", "1750s").stderr
-    assert "a TTL of 1750 s drops messages before they are due: 2, first" in tried
-
-
 def test_nothing_is_said_where_nothing_is_delayed(cli: Cli, tmp_path: Path) -> None:
     path = copied("policies", "clean", tmp_path)
     now_ms = _sent_ms(cli, path) + 650_000

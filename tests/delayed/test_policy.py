@@ -136,21 +136,6 @@ def test_disable_keeps_the_widths(cli: Cli, path: Path) -> None:
     assert done["after"]["timePartitionGranularity"] == 600_000
 
 
-def test_set_delayed_delivery_keeps_both_in_step(cli: Cli, path: Path) -> None:
-    cli.on(path, f"namespaces enable-delayed-message {NAMESPACE}")
-    done = cli.on(path, f"namespaces set-delayed-delivery {NAMESPACE} -e -t 3s -md 1h -o json")
-    assert done.json["after"] == {
-        "active": True,
-        "tickTime": 3000,
-        "maxDeliveryDelayInMillis": 3_600_000,
-        "timePartitionGranularity": 300_000,
-        "tickDuration": 3000,
-    }
-    for wrong in (("-e", "-d"), (), ("-e", "-t", "0"), ("-e", "-t", "10m")):
-        result = cli("--store", path, "namespaces", "set-delayed-delivery", NAMESPACE, *wrong, "-o", "json")
-        assert result.exit_code == 2, wrong
-
-
 def test_conflicts_are_warned_of(cli: Cli, path: Path) -> None:
     """A TTL and an evicting quota in the policies: the change says so at once."""
     node = f"/admin/policies/{NAMESPACE}"

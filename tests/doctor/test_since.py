@@ -217,14 +217,6 @@ def test_a_file_of_something_else(text: str, said: str | None, tmp_path: Path, c
         assert "pulsar-admin doctor -o json" in answer.stderr
 
 
-def test_a_file_of_another_version(tmp_path: Path, cli: Cli) -> None:
-    """A code that this version does not look for is not gone, and keys that it does not write are not missed."""
-    row = {"severity": "warning", "code": "told-by-another-version", "where": "x", "message": "y", "later": 1}
-    (tmp_path / "file").write_text(json.dumps([row | {"where": f"x{place}"} for place in range(12)]))
-    found = cli("--store", imported("small", "clean"), "doctor", "--since", tmp_path / "file", "-o", "json").json
-    assert [one["change"] for one in found if one["code"] == row["code"]] == ["not-seen"] * 11  # ten, and the rest
-
-
 def test_what_is_summed_up_hides_nothing_after_it(tmp_path: Path, cli: Cli) -> None:
     asked = ("--store", imported("small", "clean"), "doctor", "--each", 1, "-o", "json")
     (tmp_path / "file").write_text(cli(*asked).stdout)

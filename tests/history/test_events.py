@@ -1,6 +1,5 @@
 """``store history`` against the same logs as ZooKeeper's own classes read them, and values as protobuf's own code does."""
 
-import json
 from pathlib import Path
 
 from pulsar_admin.store.proto import managed_ledger_pb2
@@ -57,35 +56,6 @@ def test_a_topic_has_its_ledgers(cli: Cli, unpacked: Path, tmp_path: Path) -> No
     assert len(mine) > 5
     kinds = [row["kind"] for row in rows if row["path"] == "/managed-ledgers/public/default/persistent/doomed"]
     assert (kinds[0], kinds[-1]) == ("create", "delete")
-
-
-def test_a_ledger_has_who_named_it(cli: Cli, unpacked: Path, tmp_path: Path) -> None:
-    rows = _rows(cli, unpacked, tmp_path, "19")
-    assert [(row["path"], str(row["what"]).split(";")[0]) for row in rows] == [
-        ("/ledgers/00/0000/L0019", rows[0]["what"]),
-        (PLAIN, "ledger 8 closed with 40 entries (7,131 bytes)"),
-        ("/ledgers/00/0000/L0019", "closed with last entry 39, 7,628 bytes"),
-        (PLAIN, "ledger 19 closed with 40 entries (7,628 bytes)"),
-    ]
-    cursor = _rows(cli, unpacked, tmp_path, "100")
-    assert cursor[0]["what"] == (
-        "ledger created for cursor half of persistent://public/default/plain: open, on bk1test, bk2test, bk0test"
-    )
-    assert cursor[1]["what"] == "its position is in ledger 100 from here on"
-
-
-def test_spans(cli: Cli, unpacked: Path, tmp_path: Path) -> None:
-    everything = _rows(cli, unpacked, tmp_path, "--all")
-    logged = [row for row in everything if row["kind"] != "snapshot"]
-    assert len(logged) == sum(len(item.path.split()) for item in _done())
-    few = _rows(cli, unpacked, tmp_path, "--all", "--since", "0x100", "--until", "0x200")
-    assert few == [row for row in logged if 0x100 <= int(str(row["zxid"]), 16) <= 0x200]
-    times = sorted(str(row["time"]) for row in few)
-    by_time = _rows(cli, unpacked, tmp_path, "--all", "--since", times[0], "--until", times[-1])
-    assert set(map(json.dumps, few)) <= set(map(json.dumps, by_time))
-    shown = _rows(cli, unpacked, tmp_path)
-    assert 0 < len(shown) < len(everything)
-    assert not any(str(row["path"]).startswith(("/ledgers/idgen", "/counters")) for row in shown)
 
 
 def test_gaps_are_rows(cli: Cli, unpacked: Path, tmp_path: Path) -> None:

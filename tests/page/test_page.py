@@ -61,22 +61,6 @@ def _data(page: bytes) -> dict[str, list[object]]:
     return value
 
 
-def test_every_finding_is_there_with_all_that_it_says() -> None:
-    page = make_page(("orders", "payments", "audit"))
-    said = Parsed(render_page(page)).texts
-    for finding in page.findings:
-        for text in (finding.message, finding.where, finding.broker, finding.mend, finding.page):
-            assert text in said
-        for key, value in (
-            ("ledger ids", "7, 8"),
-            ("last write", "2026-11-21T11:20:00.000Z"),
-            ("kept bytes", "2 KiB"),
-            ("ledger id", "1234"),
-        ):
-            assert said[said.index(f"{key} ") + 1] == value
-        assert f"{finding.at_stake_messages:,} messages, 4 KiB" in said
-
-
 def test_findings_beyond_those_shown_are_counted_by_code() -> None:
     one = replace(make_page().findings[0], code="ledger-missing")
     page = replace(make_page(), findings=(one,) * (FINDINGS_SHOWN + 30))
@@ -170,13 +154,6 @@ def test_small_topics_are_put_together_and_no_byte_is_left_out() -> None:
     assert len(folded) < TILES + 60
     for name in ("size_bytes", "done_bytes", "topics"):
         assert sum(getattr(share, name) for share in folded) == sum(getattr(share, name) for share in shares)
-
-
-def test_a_few_topics_stay_as_they_are_and_what_is_of_several_is_put_together() -> None:
-    alone = [Share("tenant", "space", f"topic-{number}", 100 - number) for number in range(5)]
-    assert fold(alone) == alone
-    several = [Share("tenant", "space", name, 7, 2, 3) for name in ("3 of one kind", "3 of another")]
-    assert fold([*alone, *several]) == [*alone, Share("tenant", "space", "6 more topics", 14, 4, 6)]
 
 
 def test_hidden_characters_are_seen() -> None:

@@ -88,10 +88,6 @@ def test_an_expiry_of_it_is_refused(store: Path, cli: Cli) -> None:
             cli("--store", store, "topics", "expire", topic, "-s", cursor, "-t", "1s", *more).ends(3)
 
 
-def test_one_of_users_with_such_a_name_moves(store: Path, cli: Cli) -> None:
-    cli.done("--store", store, "topics", "skip", "a/b/users", "-s", "transaction.subscription", "-n", "1")
-
-
 def test_a_row_of_a_file_is_named(store: Path, cli: Cli, tmp_path: Path) -> None:
     rows = tmp_path / "rows.jsonl"
     rows.write_text(json.dumps({"topic": PENDING_ACKS, "subscription": "__pending_ack_state", "messageId": "earliest"}))

@@ -16,14 +16,6 @@ from tests.conftest import Cli
 from tests.stores import copied, imported, narrow_copy, put_node, read_rows
 
 
-def test_amounts_of_a_quota_are_those_of_their_options(cli: Cli, tmp_path: Path) -> None:
-    store = copied("small", "clean", tmp_path)
-    words = ["-mem", 5, "-bo", 4, "-bi", 3, "-mo", 2, "-mi", 1]
-    assert cli("--store", store, "resource-quotas", "set", *words).exit_code == 0
-    amounts = {"msgRateIn": 1.0, "msgRateOut": 2.0, "bandwidthIn": 3.0, "bandwidthOut": 4.0, "memory": 5.0}
-    assert cli.on(store, "resource-quotas get").json == {**amounts, "dynamic": False}
-
-
 def test_a_namespace_that_is_not_there_gets_no_bookies(cli: Cli, tmp_path: Path) -> None:
     path = copied("small", "clean", tmp_path)
     for namespace, code in (("acme/none", 5), ("acme/iot", 0)):

@@ -43,10 +43,3 @@ def test_what_is_not_deleted_is_refused(cli: Cli, tmp_path: Path) -> None:
     result = cli("--store", store, "-o", "json", "ledgers", "restore", "--deleted", str(alive)).fails(3, "refused")
     result = cli("--store", store, "-o", "json", "ledgers", "restore", "--deleted", "987654").ends(5)
     assert "--zookeeper DIR" in result.error["hint"]
-
-
-def test_a_store_without_history_says_what_to_bring(cli: Cli, tmp_path: Path) -> None:
-    store = copied("small", "crashed", tmp_path)
-    result = cli("--store", store, "-o", "json", "ledgers", "restore", "--deleted").fails(3, "refused")
-    assert "--zookeeper DIR" in result.error["hint"]
-    result = cli.on(store, f"-o json ledgers restore --deleted --zookeeper {tmp_path}").fails(5, "source-not-found")

@@ -347,23 +347,6 @@ def test_before_it_was_there(cli: Cli, tmp_path: Path) -> None:
 # -- without any history ----------------------------------------------------------------------------------------------
 
 
-def test_by_what_entries_say(cli: Cli, tmp_path: Path) -> None:
-    """Chains of producers find the same ledgers as ZooKeeper's history does, and say what joins them."""
-    store = copied(CLUSTER, "crashed", tmp_path)
-    cli("--store", store, "topics", "undelete", DOOMED)
-    cli("--store", store, "topics", "undelete", TRIMMED)
-    expected = [messages_of(cli, store, f"{name}-restored") for name in (DOOMED, TRIMMED)]
-    cli("--store", store, "store", "undo", "2")
-    cli("--store", store, "store", "undo", "1")
-    lost = cli("--store", store, "-o", "json", "topics", "undelete", DOOMED, "--by-evidence").ends(5)
-    assert f"lost-and-found/ledgers/from-{FIRST_OF_DOOMED}" in lost.error["hint"]
-    name = f"lost-and-found/ledgers/from-{FIRST_OF_DOOMED}"
-    shown = cli("--store", store, "topics", "undelete", name, "--by-evidence", "--to", DOOMED)
-    assert shown.stdout.count("belong together: producer standalone-0-32 continues") == 7
-    cli("--store", store, "topics", "undelete", TRIMMED, "--by-evidence")
-    assert [messages_of(cli, store, name) for name in (DOOMED, f"{TRIMMED}-restored")] == expected
-
-
 def test_partitions_of_which_nothing_comes_back(cli: Cli, tmp_path: Path) -> None:
     """They are there, and lost empty ledgers alone."""
     store = copied(CLUSTER, "crashed", tmp_path)

@@ -268,13 +268,6 @@ def test_tables_that_are_not_there_are_refused(tmp_path: Path, cli: Cli) -> None
     assert not (tmp_path / "t").exists()
 
 
-@pytest.mark.parametrize(("name", "text"), [("", "is no name of a cluster"), ("\udcff", "is not Unicode")])
-def test_what_is_no_name_of_a_cluster_is_refused(name: str, text: str, tmp_path: Path, cli: Cli) -> None:
-    arguments = ("store", "export", "tables", tmp_path / "t", "--only", "topics", "--cluster", name)
-    cli("--store", imported("small", "clean"), *arguments).ends(2, text)
-    assert not (tmp_path / "t").exists()
-
-
 def test_a_directory_without_a_name_is_not_this_one(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for more in ((), ("--iceberg",)):

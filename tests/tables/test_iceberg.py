@@ -222,15 +222,3 @@ def test_a_disk_without_space_is_told_as_such(warehouse: Warehouse, monkeypatch:
         monkeypatch.setattr(iceberg, "_new_table", Mock(side_effect=error))
         with pytest.raises(DiskFull, match=r"pulsar\.topics cannot be written: .*(disk is full|No space left)"):
             replaced(warehouse, "topics", "north", "one", [1])
-
-
-def test_a_catalogue_that_pyiceberg_is_told_of_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from pyiceberg.utils.config import Config
-
-    monkeypatch.setenv("PYICEBERG_CATALOG__FLEET__URI", f"sqlite:///{tmp_path}/elsewhere.db")
-    monkeypatch.setattr("pyiceberg.catalog._ENV_CONFIG", Config())
-    other = open_warehouse(str(tmp_path / "tables"), "fleet")
-    assert replaced(other, "topics", "north", "one", [1, 2]).rows_after == 2
-    found = other.catalog.load_table("pulsar.topics").scan().to_arrow().to_pylist()
-    assert found == rows_of("topics", "north", [1, 2]).to_pylist()
-    other.catalog.close()

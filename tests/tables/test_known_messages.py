@@ -80,17 +80,6 @@ def test_rows_of_a_dump(world: str, tmp_path: Path, cli: Cli) -> None:
     assert found.to_pylist() == expected.to_pylist()
 
 
-def test_sql_answers_from_such_tables(tmp_path: Path, cli: Cli) -> None:
-    store, folder = imported("small", "clean"), tmp_path / "t"
-    assert _export(cli, store, folder, "--messages", "--columns", "pulsar-spark").exit_code == 0
-    question = 'select count(*) n, max(epoch_ms(__publishTime)) p from "acme/orders/parts"'
-    dumped = _dumped(store)
-    dumped = dumped.filter(pc.match_substring(dumped["topic"], "acme/orders/parts-partition-"))
-    latest = max(round(time.timestamp() * 1000) for time in dumped["__publishTime"].to_pylist())
-    assert cli("--tables", folder, "sql", question, "-o", "json").json == [{"n": len(dumped), "p": latest}]
-    assert json.loads((folder / "tables.json").read_text())["clusters"]["standalone"]["columns"] == "pulsar-spark"
-
-
 def test_a_folder_has_messages_with_one_set_of_columns(tmp_path: Path, cli: Cli) -> None:
     store, folder = imported("small", "clean"), tmp_path / "t"
     east, west = (("--cluster", name) for name in ("east", "west"))
