@@ -29,7 +29,7 @@ from tests.conftest import Cli
 from tests.cures.curing import diagnoses, run_printed
 from tests.deep import deep_but_for
 from tests.locking import locked
-from tests.stores import copied, import_standalone, imported, read_rows
+from tests.stores import import_standalone, imported, read_rows
 from tests.worlds import GOLDEN, STATES, WORLD_NAMES, assert_unchanged, copy_tree, scratch_copy, unpack, world
 from tests.zookeeper_files import read_zookeeper_nodes
 
@@ -360,26 +360,6 @@ def test_a_store_lets_in_whom_its_source_lets_in(
             assert copies == ({0o644, mode} if what.endswith(".log") else {0o644})
     finally:
         os.umask(umask)
-
-
-@pytest.mark.parametrize(
-    ("name", "kind"),
-    [
-        ("lock", "fifo"),
-        ("lock", "directory"),
-        ("store.json", "directory"),
-        ("meta/lock.mdb", "fifo"),
-        ("meta/data.mdb", "directory"),
-    ],
-)
-@pytest.mark.usefixtures("damages_stores")
-def test_what_is_no_file_in_a_store_is_named(name: str, kind: str, tmp_path: Path, cli: Cli) -> None:
-    path = copied("small", "clean", tmp_path)
-    (path / name).unlink(missing_ok=True)
-    os.mkfifo(path / name) if kind == "fifo" else (path / name).mkdir()
-    answer = cli("--store", path, "topics", "clear-backlog", "public/default/plain", "-s", "half", "-o", "json")
-    assert answer.exit_code in (3, 6), answer.stderr
-    assert name in answer.error["message"]
 
 
 def test_a_lock_of_the_source_that_is_a_fifo(tmp_path: Path, cli: Cli) -> None:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from pulsar_admin.store.codec import avro
 from pulsar_admin.store.codec.avro import avro_decoder
 from pulsar_admin.store.codec.schema import encode_schema_locator
-from pulsar_admin.store.codec.value import ValueSchema, decoder_of, json_text, plain
+from pulsar_admin.store.codec.value import ValueSchema, json_text, plain
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.errors import EntryCorrupt, Unsupported
 from pulsar_admin.store.model.messages import MessageReader
@@ -33,7 +33,7 @@ from pulsar_admin.store.model.topics import read_topic
 from pulsar_admin.store.names import EARLIEST, Position, parse_topic
 from pulsar_admin.store.scan.typed_values import TypedValues
 from tests.shapes import PREFIX, TOPICS, schemas, sent, store
-from tests.stores import copied, imported, put_node, read_rows, read_store
+from tests.stores import copied, put_node, read_rows, read_store
 from tests.worlds import oracle
 
 NOT_DECODED = {
@@ -77,21 +77,6 @@ def test_values_are_those_that_were_sent(topic: str) -> None:
         reason = NOT_DECODED.get(row.get("why", ""))
         assert error is None if reason is None else reason in str(error)
     assert not expected
-
-
-@pytest.mark.parametrize("topic", ["public/default/avro", "public/default/json"])
-def test_values_of_another_producer(topic: str) -> None:
-    """The Python client's AVRO, batched, and JSON."""
-    expected = {tuple(row["id"][:3]): row["value"] for row in oracle("small")["sent"] if row["topic"].endswith(topic)}
-    with open_store(imported("small", "clean")) as opened, open_reader(opened) as reader:
-        name = parse_topic(topic)
-        values = ValueReader(read_schemas(reader, name), PlainValues().value)
-        found = {}
-        for message in MessageReader(reader).iter_messages(read_topic(reader.txn, name).iter_positions(EARLIEST)):
-            position = message.position
-            found[position.ledger_id, position.entry_id, position.batch_index] = values.read(encoded(message)).value
-    assert len(expected) > 10
-    assert found == expected
 
 
 def test_a_version_that_is_lost_hides_no_later_one(tmp_path: Path, damages_stores: None) -> None:
@@ -269,12 +254,6 @@ def test_what_json_cannot_say_is_text() -> None:
     assert b64decode("/w==") == b"\xff"
     assert json.loads(json_text("\ud800")) == "\ud800"
     json_text("\ud800").encode()
-
-
-def test_a_time_that_java_can_say_and_we_cannot() -> None:
-    for name in ("DATE", "TIMESTAMP", "LOCAL_DATE"):
-        with pytest.raises(ArithmeticError):
-            decoder_of(ValueSchema(name))((2**62).to_bytes(8))
 
 
 def test_paths_into_a_value() -> None:

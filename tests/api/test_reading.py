@@ -4,11 +4,9 @@ import copy
 import json
 import subprocess
 import sys
-from base64 import b64decode
 from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from hashlib import sha1
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -17,7 +15,6 @@ import pyarrow
 import pytest
 
 import pulsar_admin as pa
-from pulsar_admin.jsonify import to_json
 from pulsar_admin.store.codec.value import ValueSchema
 from pulsar_admin.store.dump.messages import COLUMNS
 from pulsar_admin.store.model.schemas import Encoded, TopicSchemas, ValueReader
@@ -140,25 +137,6 @@ def test_rows_batches_table_and_frame_are_the_same(store: pa.Store) -> None:
     assert str(frame.event_time.dtype) == "datetime64[us, UTC]"
 
 
-@pytest.mark.parametrize("name", ["public/default/plain", "public/default/batched", "acme/orders/codecs"])
-@pytest.mark.parametrize("small", [0, 1 << 20])
-def test_records_and_lines_are_those_that_a_reader_received(
-    store: pa.Store, name: str, small: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """One by one, and as columns."""
-    monkeypatch.setattr("pulsar_admin.store.search.window.SMALL_MESSAGES", small)
-    messages = store.topic(name).messages(columns=["payload"])
-    records = list(messages.json_rows())
-    assert [[one.ledger_id, one.entry_id, one.batch_index, one.publish_time] for one in records] == [
-        row[:4] for row in recorded_rows(name)
-    ]
-    assert [sha1(b64decode(one.payload or "")).hexdigest() for one in records] == [
-        row[8] for row in recorded_rows(name)
-    ]
-    lines = "".join(messages.json_lines()).splitlines()
-    assert [json.loads(line) for line in lines] == [to_json(one) for one in records]
-
-
 def test_a_limit_of_records_is_that_of_all_partitions(store: pa.Store) -> None:
     topic = store.topic("acme/orders/parts")
     everything = [one for part in topic.partitions() for one in part.messages().records()]
@@ -247,18 +225,6 @@ def first_times(rows: list[list[int]]) -> list[list[int]]:
     return [[*place, next(group)[3]] for place, group in groupby(rows, key=lambda row: row[:2])]
 
 
-def test_partitions_and_policies(store: pa.Store) -> None:
-    assert store.namespace("acme/orders").partitioned_topics() == ("persistent://acme/orders/parts",)
-    assert store.topic("acme/orders/parts").partitioned_metadata().partitions == 3
-    assert store.topic(BATCHED).partitioned_metadata().partitions == 0
-    recorded = oracle("small")["namespaces"]["acme/delayed"]["policies"]["delayed_delivery_policies"]
-    topic = store.topic("acme/delayed/reminders")
-    delivery = topic.policies_in_force().delayed_delivery
-    assert (delivery.source, delivery.delivery.tick_time_ms) == ("namespace", recorded["tickTime"])
-    assert topic.policies().delayed_delivery is None
-    assert topic.policies_in_force().message_ttl is None
-
-
 # -- search ---------------------------------------------------------------------------------------------------------
 
 KEYED = "acme/orders/compacted"
@@ -320,16 +286,6 @@ def test_what_was_not_asked_for_is_absent(store: pa.Store) -> None:
     with pytest.raises(AttributeError):
         record.value = None  # type: ignore[misc]
     assert copy.deepcopy(record) == record
-
-
-def test_values_are_what_was_sent(store: pa.Store) -> None:
-    name = "persistent://public/default/avro"
-    messages = store.topic(name).messages(columns=["value"])
-    kind = messages.schema.field("value").type
-    assert pyarrow.types.is_struct(kind)
-    assert [row["value"] for row in messages.rows()] == [
-        row["value"] for row in oracle("small")["sent"] if row["topic"] == name
-    ]
 
 
 def _schema(kind: str, *fields: tuple[str, Any]) -> ValueSchema:

@@ -109,20 +109,6 @@ def test_from_file(nacks: At, tmp_path: Path) -> None:
     assert rows == [(1500, 18, 3), *chunks, (60_000, 29, 20), (60_000, 29, 21)]
 
 
-def test_partitions_are_found_by_ledger(nacks: At) -> None:
-    ledgers = {
-        name: oracle("small")["topics"][name]["internal_stats"]["ledgers"][0]["ledgerId"]
-        for name in (f"acme/orders/parts-partition-{index}" for index in (0, 2))
-    }
-    for name in ledgers:
-        nacks.cli("--store", nacks.store, "topics", "create-subscription", name, "-s", "mine")
-    nacks.cli("--store", nacks.store, "topics", "create-subscription", "acme/orders/parts-partition-1", "-s", "mine")
-    positions = [f"{ledger}:0" for ledger in ledgers.values()]
-    done = nacks("add", "acme/orders/parts", "-s", "mine", "--delay", "1s", *positions).json
-    assert [(row["topic"], row["entries"]) for row in done] == [(f"persistent://{name}", 1) for name in ledgers]
-    assert len(nacks.due(NOW_MS + 1000, "acme/orders/parts")) == 2
-
-
 @pytest.mark.parametrize(
     ("words", "exit_code", "code", "text"),
     [

@@ -90,19 +90,6 @@ def test_create_is_all_or_nothing(cli: Cli, store: Path) -> None:
 # -- unsubscribe ------------------------------------------------------------------------------------------------------
 
 
-def test_unsubscribe(cli: Cli, store: Path) -> None:
-    before = rows_of(store)
-    done = cli.json(store, "topics unsubscribe acme/delayed/reminders -s workers -f")
-    assert done["after"] is None
-    assert done["before"]["markDeletePosition"] == "99:-1"
-    statistics = oracle("small")["topics"]["acme/delayed/reminders"]["stats"]["subscriptions"]["workers"]
-    assert done["entries"] == statistics["msgBacklog"]
-    assert len(done["unreferencedLedgers"]) >= 1  # its delayed-delivery buckets
-    assert cursors_of(store, "acme/delayed/reminders") == ["audit"]
-    assert not read_rows(store, lambda txn: any(find_owners(txn, ledger) for ledger in done["unreferencedLedgers"]))
-    check_undo(cli, store, 1, before)
-
-
 def test_unsubscribe_leaves_the_pending_ack_topic(cli: Cli, store: Path) -> None:
     done = cli.json(store, "topics unsubscribe public/default/txn-in -s perf")
     assert done["warnings"] == [
@@ -120,25 +107,6 @@ def test_unsubscribe_from_compaction(cli: Cli, store: Path) -> None:
 
 
 # -- whole namespaces -------------------------------------------------------------------------------------------------
-
-
-def test_clear_a_namespace(cli: Cli, store: Path) -> None:
-    before = rows_of(store)
-    done = cli.json(store, "namespaces clear-backlog public/default --force")
-    assert {row["change"] for row in done} == {1}
-    expected = {
-        (f"persistent://{topic}", name): row["msgBacklog"]
-        for topic, said in oracle("small")["topics"].items()
-        if topic.startswith("public/default/")
-        for name, row in said["stats"]["subscriptions"].items()
-        if name != COMPACTION_CURSOR
-    }
-    found = {(row["topic"], row["subscription"]): row["entries"] for row in done}
-    # the broker was asked about most topics: those it spoke of are there, with its counts
-    assert {key: found[key] for key in expected} == expected
-    assert all(row["after"]["backlogEntries"] == 0 for row in done)
-    assert COMPACTION_CURSOR not in {row["subscription"] for row in done}
-    check_undo(cli, store, 1, before)
 
 
 def test_bundles_part_the_namespace(cli: Cli, store: Path) -> None:

@@ -1,8 +1,5 @@
 """``topics list`` and its relatives, ``subscriptions``: names, against the recorded broker."""
 
-import csv
-import json
-from io import StringIO
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -11,9 +8,9 @@ import pytest
 
 from pulsar_admin.store.db.tree import tree_key
 from pulsar_admin.store.errors import TenantNotFound
-from pulsar_admin.store.names import encode_name, in_hash_order, parse_namespace, parse_topic
+from pulsar_admin.store.names import encode_name, in_hash_order, parse_namespace
 from tests.conftest import Cli
-from tests.stores import copied, imported, put_node, write_rows
+from tests.stores import imported, write_rows
 from tests.worlds import WORLD_NAMES, asked_topics, oracle
 
 
@@ -148,62 +145,3 @@ def test_every_topic_has_the_brokers_numbers(world: str, cli: Cli) -> None:
                 assert text_of(cursors[name]["markDelete"]) == cursor["markDeletePosition"]
                 assert cursors[name]["ackRanges"] == cursor["totalNonContiguousDeletedMessagesRange"]
     assert compared > 10
-
-
-def test_policies_are_those_of_the_namespace(cli: Cli) -> None:
-    store = imported("small", "clean")
-    for namespace, answers in oracle("small")["namespaces"].items():
-        topics = [topic for topic in oracle("small")["topics"] if topic.rpartition("/")[0] == namespace]
-        if not topics:
-            continue
-        said = answers.get("policies", answers)
-        found = cli.json(store, f"topics describe {topics[0]} --quick")
-        policies = {one["name"]: (one["value"], one["source"]) for one in found["policies"]}
-        for ours, theirs in (("message-ttl", "message_ttl_in_seconds"), ("retention", "retention_policies")):
-            expected = said.get(theirs)
-            assert policies.get(ours) == (None if expected is None else (expected, "namespace"))
-
-
-def test_the_table_leaves_out_what_says_nothing(cli: Cli) -> None:
-    """No subscription of the plain topic delays anything, has a TTL, or acknowledgements behind its position."""
-    store = imported("small", "mutated")
-    text = cli.on(store, f"topics subscriptions public/default/plain --table --now {NOW}").stdout
-    header, *lines = text.splitlines()
-    assert header.split() == ["SUBSCRIPTION", "POSITION", "BACKLOG", "MESSAGES", "OLDEST", "AGE", "CURSOR"]
-    cursors = oracle("small")["topics"]["public/default/plain"]["internal_stats_after"]["cursors"]
-    assert {line.split()[0]: line.split()[1] for line in lines} == {
-        name: cursor["markDeletePosition"] for name, cursor in cursors.items()
-    }
-
-
-def test_several_topics_have_their_names_in_front(cli: Cli) -> None:
-    arguments = ("topics", "subscriptions", "--pattern", "acme/*", "--table", "--now", NOW, "-o", "csv")
-    rows = list(csv.DictReader(StringIO(cli("--store", imported("small", "clean"), *arguments).stdout)))
-    expected = {
-        (f"persistent://{topic}", name)
-        for topic, answers in oracle("small")["topics"].items()
-        if topic.startswith("acme/")
-        for name in answers["subscriptions"]
-    }
-    assert {(row["TOPIC"], row["SUBSCRIPTION"]) for row in rows} == expected
-
-
-def test_quick_reads_no_entries(cli: Cli, tmp_path: Path, damages_stores: None) -> None:
-    """Without the files of entries metadata and index still answer."""
-    store = copied("small", "clean", tmp_path)
-    full = cli.json(store, f"topics describe acme/delayed/reminders --now {NOW}")
-    quick = cli.json(store, "topics describe acme/delayed/reminders --quick")
-    for one in full["subscriptions"]:
-        assert one["delayed"]["entries"]
-        assert one["oldestPublishTime"]
-        one["delayed"] = one["oldestPublishTime"] = None
-    assert json.dumps(quick) == json.dumps(full)
-
-
-def test_an_unreadable_cursor_is_told_and_the_rest_is_shown(cli: Cli, tmp_path: Path, damages_stores: None) -> None:
-    store = copied("small", "clean", tmp_path)
-    put_node(store, parse_topic("public/default/plain").cursor_path("half"), b"\xff\xff")
-    result = cli.on(store, f"topics describe public/default/plain --now {NOW}").ends(1, "half")
-    assert "never" in result.stdout
-    assert "\nhalf" not in result.stdout
-    assert "the last" not in result.stdout  # all its ledgers are shown

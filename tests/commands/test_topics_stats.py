@@ -178,13 +178,6 @@ def test_the_stored_metadata_is_printed_as_gson_does(cli: Cli, store: Path) -> N
     )
 
 
-def test_several_topics_are_rows(cli: Cli, demo_store: Path) -> None:
-    rows = ask(cli, demo_store, "stats-internal", "acme/orders/parts")
-    assert [row["topic"] for row in rows] == [f"persistent://acme/orders/parts-partition-{n}" for n in range(3)]
-    everything = ask(cli, demo_store, "stats-internal", "--all-topics")
-    assert len(everything) == len(oracle("small")["topics"]) + 1  # and the one with an odd name
-
-
 def test_partitions(cli: Cli, demo_store: Path) -> None:
     names = [f"persistent://acme/orders/parts-partition-{n}" for n in range(3)]
     internal = ask(cli, demo_store, "partitioned-stats-internal", "acme/orders/parts")

@@ -12,7 +12,7 @@ from pulsar_admin.store.doctor.diagnosing import DoctorOptions, diagnose
 from pulsar_admin.store.doctor.overview import count_findings
 from pulsar_admin.store.model.topics import read_topic
 from pulsar_admin.store.names import parse_topic
-from pulsar_admin.store.rules.finding import Finding, Severity
+from pulsar_admin.store.rules.finding import Finding
 from tests.stores import NOW_MS, copied, imported, narrow, narrow_copy, write_rows
 from tests.test_check import CASES, DEEP, findings
 
@@ -52,28 +52,6 @@ def test_every_contradiction_is_told(case: str, tmp_path: Path, damages_stores: 
         assert one.broker
         assert one.mend.startswith("pulsar-admin ")
         assert one.page == f"docs/doctor/{one.code}.md"
-
-
-def test_they_are_as_many_as_the_check_finds(tmp_path: Path, damages_stores: None) -> None:
-    path = copied("small", "clean", tmp_path)
-    for case in ("no metadata of a ledger", "value of a cursor", "sum of a ledger"):
-        plant(case, path)
-    checked = sorted((one.code, one.where) for one in findings(path) if one.code not in _SUMMED_UP)
-    ours = sorted((one.code, one.where) for one in told(path) if one.code in {code for code, _ in checked})
-    assert ours == checked
-
-
-def test_the_worst_come_first(tmp_path: Path, damages_stores: None) -> None:
-    path = copied("small", "clean", tmp_path)
-    plant("no metadata of a ledger", path)
-    plant("value of a cursor", path)
-    found = told(path)
-    order = list(Severity)
-    severities = [order.index(one.severity) for one in found]
-    assert severities == sorted(severities)
-    assert found[0].code == "ledger-without-metadata"  # 25 messages; nobody can count what an unreadable cursor costs
-    assert (found[0].at_stake_messages, found[0].at_stake_bytes) == (25, 3987)
-    assert found[0].mend == "pulsar-admin ledgers restore 9"
 
 
 def test_of_a_code_the_rest_is_summed_up() -> None:

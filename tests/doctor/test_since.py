@@ -23,8 +23,6 @@ from pulsar_admin.store.rules.finding import Finding, Severity
 from pulsar_admin.store.rules.masking import BLIND, BLIND_PLACES, DEEP, FILES, UNREAD
 from pulsar_admin.store.rules.table import RULES_BY_CODE
 from tests.conftest import Cli
-from tests.deep import deep_but_for
-from tests.doctor.test_checked import plant
 from tests.stores import copied, imported, write_rows
 from tests.worlds import oracle
 
@@ -152,30 +150,6 @@ def test_what_cannot_be_read_is_not_gone(stores: tuple[Path, Path], tmp_path: Pa
 
 
 # -- exit codes -----------------------------------------------------------------------------------------------------------
-
-
-@deep_but_for(
-    (0, 2, 4, 5),
-    ("limit", "case", "code"),
-    [
-        (None, "warning", 1),
-        ("warning", "warning", 1),
-        ("critical", "warning", 0),
-        (None, "critical", 1),
-        ("critical", "critical", 1),
-        (None, "note", 0),
-    ],
-)
-@pytest.mark.usefixtures("damages_stores")
-def test_fail_on(limit: str | None, case: str, code: int, stores: tuple[Path, Path], tmp_path: Path, cli: Cli) -> None:
-    path = stores[case == "warning"]
-    if case == "critical":
-        plant("no metadata of a ledger", path)
-    asked = ("--store", path, "doctor", *(() if limit is None else ("--fail-on", limit)))
-    assert cli(*asked).exit_code == code
-    (tmp_path / "last.json").write_text(cli("--store", path, "doctor", "-o", "json").stdout)
-    assert cli(*asked, "--since", tmp_path / "last.json").exit_code == code
-    assert cli("--store", path, "doctor", "--since", tmp_path / "last.json", "--fail-on", "new").exit_code == 0
 
 
 def test_a_note_that_is_new_fails_nothing(cli: Cli) -> None:

@@ -151,17 +151,6 @@ def test_times_producers_and_sequence_ids_are_those_that_a_client_read(exports: 
     assert all(numbers == sorted(numbers) for numbers in by_producer.values())
 
 
-def test_topics_of_entries_are_those_whose_lists_have_their_ledgers(exports: dict[str, Path]) -> None:
-    lists = table_of(exports["small"], "ledgers").select(["ledger_id", "topic"]).to_pylist()
-    topics = {row["ledger_id"]: row["topic"] for row in lists}
-    entries = table_of(exports["small"], "entries")
-    found = set(zip(entries["ledger_id"].to_pylist(), entries["topic"].to_pylist(), strict=True))
-    assert found == {(ledger, topics[ledger]) for ledger, _ in found}
-    asked = {topic: said["internal_stats"]["ledgers"] for topic, said in asked_topics("small").items()}
-    named = {(f"persistent://{name}", ledger["ledgerId"]) for name, ledgers in asked.items() for ledger in ledgers}
-    assert {(topic, ledger) for ledger, topic in found if topic} & named
-
-
 def made(store: Path, folder: Path, engine: Any = None, **sizes: int) -> tuple[pa.Table, list[int]]:  # Any: an engine
     """The entries as ``make_entries`` writes them into FOLDER, and the rows of each file."""
     folder.mkdir()

@@ -15,9 +15,9 @@ from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.db.tree import read_node
 from pulsar_admin.store.errors import InvalidValue, MetadataCorrupt, StoreError
 from pulsar_admin.store.names import Position, parse_topic
-from pulsar_admin.store.tables.rows import SMALL_TABLES, iter_ledgers
+from pulsar_admin.store.tables.rows import iter_ledgers
 from tests.conftest import Cli
-from tests.stores import copied, imported, lose_nodes, put_node, read_rows
+from tests.stores import copied, imported, put_node, read_rows
 from tests.worlds import CLUSTER, WORLD_NAMES, asked_topics, oracle
 
 WORLDS = (*WORLD_NAMES, CLUSTER)
@@ -80,17 +80,6 @@ def test_cursors_stand_where_the_broker_said_with_their_holes(world: str) -> Non
     assert holes > 10
 
 
-def test_a_topic_is_named_with_its_parts() -> None:
-    rows = {row["topic"]: row for row in rows_of(imported("small", "clean"), "topics")}
-    asked = oracle("small")["topics"]
-    assert {full(name) for name in asked} <= rows.keys()
-    part = rows["persistent://acme/orders/parts-partition-1"]
-    assert (part["tenant"], part["namespace"], part["partition"]) == ("acme", "acme/orders", 1)
-    assert part["partitioned_topic"] == "persistent://acme/orders/parts"
-    plain = rows["persistent://public/default/plain"]
-    assert (plain["partitioned_topic"], plain["partition"], plain["cluster"]) == (None, None, "standalone")
-
-
 def test_policies_are_those_that_the_namespace_stores() -> None:
     rows = rows_of(imported("small", "clean"), "policies")
     for name, said in oracle("small")["namespaces"].items():
@@ -118,17 +107,6 @@ def test_what_cannot_be_read_is_counted_and_the_rest_is_there(tmp_path: Path, da
     (plain,) = [row for row in rows if row["topic"] == "persistent://public/default/plain"]
     assert (plain["entries"], plain["subscriptions"]) == (None, 5)
     assert isinstance(found["topics"].problems[0], MetadataCorrupt)
-
-
-@pytest.mark.usefixtures("damages_stores")
-def test_a_store_without_metadata_has_empty_tables_and_the_ledgers_of_its_files(tmp_path: Path) -> None:
-    store = copied("small", "clean", tmp_path)
-    lose_nodes(store, "/")
-    counts = {table: len(rows_of(store, table)) for table in SMALL_TABLES}
-    assert counts.pop("ledgers") > 100
-    assert counts.pop("rows") > 0  # the catalogue of files
-    assert set(counts.values()) == {0}
-    assert {row["state"] for row in rows_of(store, "ledgers")} == {None}
 
 
 def test_another_table_is_refused_with_those_there_are() -> None:
