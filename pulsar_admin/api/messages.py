@@ -146,7 +146,7 @@ class Messages(Batches):
 
     def records(self) -> Iterator[MessageRecord]:
         """Yield what ``rows`` does as objects with an attribute for each column."""
-        return map(MessageRecord, self.rows())
+        return (MessageRecord(**row) for row in self.rows())
 
     def json_rows(self) -> Iterator[MessageRow]:
         """Yield objects with the fields that ``topics read -o json`` shows: times in ms, bytes in base64, values as in JSON.

@@ -8,9 +8,10 @@ neighbours are read one by one.
 from __future__ import annotations
 
 from base64 import b64decode
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from itertools import accumulate, islice
 from operator import itemgetter
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from msgspec import Struct
@@ -358,10 +359,8 @@ _MERGED_BYTES, _BATCH_BYTES_LEAST, _MERGED_ROWS = 32 << 20, 256 << 10, 1 << 13
 Shown = tuple[TopicName, Message, "Decoded | None"]
 
 
-class MessageRecord:
+class MessageRecord(SimpleNamespace):
     """A message: the columns that were asked for as attributes, each as in ``Messages.rows``; any other raises AttributeError."""
-
-    __slots__ = ("_columns",)
 
     topic: str
     ledger_id: int
@@ -389,34 +388,15 @@ class MessageRecord:
     value: Any  # Any: what the topic's schema makes of a payload
     value_error: str | None
 
-    def __init__(self, columns: Mapping[str, Any]) -> None:  # Any: each column's own type
-        object.__setattr__(self, "_columns", columns)
-
     def __getattr__(self, name: str) -> Any:  # Any: each column's own type
-        if name.startswith("_"):
-            raise AttributeError(name)
-        if name not in self._columns:
-            raise AttributeError(
-                f"the column {name!r} was not asked for: columns={[*self._columns]}", name=name, obj=self
-            )
-        return self._columns[name]
+        asked = f"columns={[*vars(self)]}"
+        raise AttributeError(f"the column {name!r} was not asked for: {asked}", name=name, obj=self)
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"{name!r} of a message cannot be set", name=name, obj=self)
 
-    def __dir__(self) -> list[str]:
-        return [*super().__dir__(), *self._columns]
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, MessageRecord) and self._columns == other._columns
-
-    __hash__ = None  # type: ignore[assignment]  # as of the dictionaries in it
-
-    def __reduce__(self) -> tuple[type[MessageRecord], tuple[Mapping[str, Any]]]:
-        return MessageRecord, (self._columns,)
-
     def __repr__(self) -> str:
-        return line_of("MessageRecord", self._columns)
+        return line_of("MessageRecord", vars(self))
 
 
 class _Together(NamedTuple):
