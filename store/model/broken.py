@@ -268,6 +268,11 @@ class BrokenLedger(Struct, frozen=True):
         )
 
     @property
+    def stops_loading(self) -> bool:
+        """Whether a broker that loads the topic fails on the ledger, which it opens to close it."""
+        return self.is_last and (self.reason == GONE or self.is_damaged)
+
+    @property
     def lost_entries(self) -> int:
         return _count(self.lost)
 
@@ -319,10 +324,10 @@ class BrokenLedger(Struct, frozen=True):
 
     def broker(self) -> str:
         """Say what a broker does there."""
-        if self.reason == GONE and self.is_last:
-            return "a broker cannot load the topic (BKLedgerRecoveryException)"
-        if self.is_damaged and self.is_last:
-            return f"a broker cannot load the topic ({_DAMAGED})"
+        if self.stops_loading:
+            return (
+                f"a broker cannot load the topic ({'BKLedgerRecoveryException' if self.reason == GONE else _DAMAGED})"
+            )
         if self.reason not in _SOME and self.is_last:
             return "a broker that loads the topic drops the ledger from the list (Ledger not found)"
         if not self.lost:

@@ -302,7 +302,7 @@ def read_open_size(txn: Txn, ledger_id: int) -> tuple[int, int]:
         return end
     try:
         ledger = read_ledger(txn, ledger_id)
-    except errors.LedgerNotFound:
+    except (errors.LedgerNotFound, errors.MetadataCorrupt):  # the sweep over ledgers tells of it
         return 0, 0
     return ledger.entries, ledger.size_bytes
 

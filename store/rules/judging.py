@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import chain, groupby
 
-from pulsar_admin.store.codec.ledgermetadata import ledger_id_of_path
 from pulsar_admin.store.db.environment import Store
 from pulsar_admin.store.errors import IndexCorrupt, Refused, StoreError, TopicNotFound
 from pulsar_admin.store.facts.cluster import ClusterFacts, UnreadableTopic
@@ -18,7 +17,7 @@ from pulsar_admin.store.facts.topics import ReadBudget, TopicFacts
 from pulsar_admin.store.facts.values import look_at_nodes
 from pulsar_admin.store.names import EVENTS, PERSISTENT, SEGMENT, TopicName, shell_word
 from pulsar_admin.store.rules.backlogs import BACKLOGS_LEFT_OUT
-from pulsar_admin.store.rules.copies import LEDGERS_DELETED, LEDGERS_GONE, LEDGERS_UNREFERENCED, mend_damaged
+from pulsar_admin.store.rules.copies import LEDGERS_DELETED, LEDGERS_GONE, LEDGERS_UNREFERENCED
 from pulsar_admin.store.rules.deep import DEEP_SWEEPS
 from pulsar_admin.store.rules.finding import Finding
 from pulsar_admin.store.rules.masking import NAMELESS
@@ -133,9 +132,7 @@ def _judge_topics(
 
     for topic in facts.iter_topics(now_ms or 0, budget, passes):
         if isinstance(topic, UnreadableTopic):
-            ledger_id = ledger_id_of_path(str(topic.error.context.get("where")))  # the last one, if it is not the list
-            mend = None if ledger_id is None else mend_damaged(facts.reader.txn, ledger_id)
-            mend = mend_row(topic.error) if isinstance(topic.error, IndexCorrupt) else mend
+            mend = mend_row(topic.error) if isinstance(topic.error, IndexCorrupt) else None
             if isinstance(topic.error, TopicNotFound):  # its cursors are left, and show what it had
                 mend = f"pulsar-admin store ls {shell_word(topic.path)}"
             yield TOPIC_UNREADABLE.of(topic.error, topic.name, mend, path=topic.path)

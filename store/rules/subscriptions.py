@@ -470,6 +470,16 @@ def _not_loaded(facts: SubscriptionFacts) -> Iterator[Evidence]:
         )
 
 
+def _not_opened(facts: SubscriptionFacts) -> Iterator[Evidence]:
+    for broken in facts.of.broken:
+        if broken.stops_loading:
+            yield Evidence.here(
+                f"No broker loads the topic: it cannot open the last ledger, {broken.ledger_id} ({broken.what()}).",
+                {"ledger": broken.ledger_id, "reason": broken.reason},
+                mend=f"pulsar-admin ledgers missing {broken.ledger_id}",
+            )
+
+
 def _ttl_unknown(facts: SubscriptionFacts) -> Iterator[Evidence]:
     ttl = facts.of.message_ttl
     if not facts.pending:
@@ -704,6 +714,7 @@ STOPPING_RULES: tuple[Rule[SubscriptionFacts], ...] = (
         "policies-unreadable", _CRITICAL, "policies of the topic or its namespace cannot be read: no broker loads it",
         _not_loaded, "pulsar-admin doctor --severity critical",
     ),
+    _row("last-ledger-not-opened", _CRITICAL, "no broker can open the topic's last ledger, so none loads the topic", _not_opened),
     *TRANSACTION_RULES,
     *CHUNK_RULES,
     _row(

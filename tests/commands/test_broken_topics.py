@@ -373,8 +373,12 @@ def test_a_last_ledger_with_damaged_metadata_and_no_entries_is_forgotten_as_prin
     last = whole_cli.json(store, f"topics info-internal {PLAIN}")["ledgers"][-1]["ledgerId"]
     put_node(store, ledger_path(last), b"BookieMetadataFormatVersion\t3\n\x08")
     rows = {row["code"]: row for row in diagnoses(whole_cli, store) if row["severity"] == "critical"}
-    assert rows.keys() == {"value-undecodable", "topic-unreadable"}
-    assert rows["value-undecodable"]["mend"] == rows["topic-unreadable"]["mend"]
+    assert rows.keys() == {"value-undecodable"}
+    read = whole_cli.on(store, f"topics read {PLAIN} -o jsonl")
+    assert (read.exit_code, len(read.json_lines)) == (1, 300)
+    assert f"ledger {last}: its metadata cannot be read, with 0 entries: a broker cannot load the topic" in read.stderr
+    why = whole_cli.json(store, f"topics why {PLAIN} -s never")
+    assert (why["reasons"][0]["code"], why["held"]) == ("last-ledger-not-opened", True)
     (missing,) = whole_cli.rows(store, "ledgers missing")
     assert (missing["ledgerId"], missing["reason"]) == (last, "no-ledger")
     run_printed(whole_cli, rows["value-undecodable"]["mend"])
