@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from pulsar_admin.plot import Chart
     from pulsar_admin.store.delayed.waiting import Waiting
     from pulsar_admin.store.model.reader import EntryReader
+    from pulsar_admin.store.scan.integer_rows import RunFile
 
 
 UNKNOWN_TYPE = "whether a subscription is Shared or Key_Shared is not on disk; Exclusive and Failover ignore delays"
@@ -57,14 +59,39 @@ delaying = together(
 """Topics and ``-s/--subscription NAME``, handed over as ``selection`` and ``subscription`` (None: all that may delay)."""
 
 
-def noted(app: App, waitings: Iterable[Waiting]) -> Iterator[Waiting]:
-    """Yield ``waitings``; with --verbose warn of each without an index, and of unknown values."""
-    for waiting in waitings:
-        if waiting.index is None:
-            app.note(
-                f"{waiting.topic} {waiting.subscription}: no current index, its entries are read: see delayed build"
-            )
-        yield waiting
+@contextmanager
+def waiting_for(
+    app: App, selection: TopicSelection, subscription: str | None
+) -> Iterator[tuple[EntryReader, Iterator[Waiting]]]:
+    """Open the delayed messages of each subscription that has some, and a reader of its entries.
+
+    With --verbose it warns of each without an index, and of unknown values.
+    """
+    from pulsar_admin.store.delayed.runs import open_runs
+
+    with app.session.scan() as reader, open_runs() as file:
+        yield reader, _iter_waiting(app, reader, selection, subscription, file)
+
+
+def _iter_waiting(
+    app: App, reader: EntryReader, selection: TopicSelection, subscription: str | None, file: RunFile
+) -> Iterator[Waiting]:
+    from pulsar_admin.store.delayed.build import iter_turns
+    from pulsar_admin.store.delayed.summary import check_delivery, open_deliveries
+
+    cursors = app.session.iter_cursors(reader, selection, subscription, unsubscribed=True)
+    alone = selection.single is not None
+    for turn in iter_turns(cursors, lambda one: one[0].number_of_entries):
+        readable = list(app.each(turn, lambda one: check_delivery(reader.txn, *one), alone=alone))
+        for delivery in open_deliveries(reader, readable, file, app.now_ms):
+            waiting = delivery.waiting
+            app.session.warn(delivery.warnings)
+            if waiting.messages and waiting.index is None:
+                app.note(
+                    f"{waiting.topic} {waiting.subscription}: no current index, its entries are read: see delayed build"
+                )
+            if waiting.messages:
+                yield waiting
     app.note(UNKNOWN_TYPE)
 
 
@@ -99,8 +126,14 @@ def build(app: App, selection: TopicSelection, subscription: str | None, rebuild
     acknowledged messages, in one transaction per subscription. The entries of many subscriptions are read together,
     with --spark on Spark.
     """
+    from pulsar_admin.api.pending import build_indexes
+    from pulsar_admin.store.delayed.build import WantedIndex
+
     dry = app.settings.dry_run
-    results = app.delayed(selection, subscription).build(rebuild=rebuild, dry_run=dry)
+    with app.session.reader() as reader:
+        cursors = app.session.iter_cursors(reader, selection, subscription, unsubscribed=True)
+        chosen = [WantedIndex.of(topic, cursor) for topic, cursor in cursors if cursor.name]
+    results = build_indexes(app.session, chosen, rebuild=rebuild, dry_run=dry)
     rows = [{**to_json(result), "dryRun": dry} for result in results]
     app.note(UNKNOWN_TYPE)
     return Result(rows=rows, columns=_COLUMNS)
@@ -164,9 +197,9 @@ def due(app: App, selection: TopicSelection, subscription: str | None, until_ms:
     disables delays, everything is due now. Exclusive and Failover subscriptions ignore delays, but the disk does not
     record the type of a subscription.
     """
-    with app.delayed(selection, subscription).waiting() as (reader, backlogs):
+    with waiting_for(app, selection, subscription) as (reader, backlogs):
         yield Result(
-            rows=(row for waiting in noted(app, backlogs) for row in _due(reader, waiting, until_ms)),
+            rows=(row for waiting in backlogs for row in _due(reader, waiting, until_ms)),
             columns=DUE_COLUMNS,
             csv=DUE_IN_CSV,
         )
@@ -211,8 +244,8 @@ def message_row(topic: str, subscription: str, time_ms: int, position: Position)
 def histogram(app: App, selection: TopicSelection, subscription: str | None, png: Path | None) -> Result:
     """Plot how many delayed messages fall due when."""
     require_plot(app)
-    with app.delayed(selection, subscription).waiting() as (_, backlogs):
-        documents = [_document(waiting, app.now_ms) for waiting in noted(app, backlogs)]
+    with waiting_for(app, selection, subscription) as (_, backlogs):
+        documents = [_document(waiting, app.now_ms) for waiting in backlogs]
     if png is not None and documents:
         from pulsar_admin.plot import save_chart
 
@@ -324,8 +357,8 @@ def replay(app: App, selection: TopicSelection, options: ReplayOptions) -> Resul
 def _rows(app: App, selection: TopicSelection, options: ReplayOptions) -> Iterator[dict[str, Any]]:  # Any: JSON
     from pulsar_admin.store.delayed.waiting import iter_replay
 
-    with app.delayed(selection, options.subscription).waiting() as (_, found):
-        waitings = list(noted(app, found))
+    with waiting_for(app, selection, options.subscription) as (_, found):
+        waitings = list(found)
         total = sum(waiting.count_before(options.until_ms + 1) for waiting in waitings)
         slots = iter_replay(waitings, options.from_ms, options.until_ms)
         with app.progress(total, "messages", "delayed replay") as bar:
@@ -406,7 +439,7 @@ def status(app: App, selection: TopicSelection, subscription: str | None) -> Res
     """
     rows = []
     with app.session.scan() as reader:
-        chosen = app.delayed(selection, subscription).cursors(reader, unsubscribed=True)
+        chosen = app.session.iter_cursors(reader, selection, subscription, unsubscribed=True)
         named = [(topic.name, cursor.name) for topic, cursor in chosen]
         for summary in app.each(named, lambda one: app.topic(one[0]).delayed(one[1] or None).status()):
             if (conflict := summary.ttl_conflict) is not None and conflict.messages:
@@ -439,7 +472,8 @@ def verify(app: App, selection: TopicSelection, subscription: str | None) -> Res
     from pulsar_admin.store.delayed.verify import iter_leaked_buckets
 
     with app.session.scan() as reader:
-        chosen = list(app.delayed(selection, subscription).cursors(reader))
+        cursors = app.session.iter_cursors(reader, selection, subscription, unsubscribed=True)
+        chosen = [(topic, cursor) for topic, cursor in cursors if cursor.name]
         named = [(topic.name, cursor.name) for topic, cursor in chosen]
         rows = [*app.each(named, lambda one: app.topic(one[0]).delayed(one[1]).verify())]
         rows += iter_leaked_buckets(reader, frozenset(topic.name for topic, _ in chosen))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pulsar_admin.api.cursors import Cursors
     from pulsar_admin.api.ledgers import Ledger
     from pulsar_admin.api.namespaces import Namespace, Resources
-    from pulsar_admin.api.pending import DelayedBacklogs, KeptNacks
+    from pulsar_admin.api.pending import KeptNacks
     from pulsar_admin.api.plan import Plan
     from pulsar_admin.api.session import Session
     from pulsar_admin.api.store import Store
@@ -96,12 +96,6 @@ class App(Running):
         from pulsar_admin.api.cursors import Cursors
 
         return Cursors(self.session, selection, subscription)
-
-    def delayed(self, selection: TopicSelection, subscription: str | None) -> DelayedBacklogs:
-        """What a subscription waits for (None: each that may delay) in topics."""
-        from pulsar_admin.api.pending import DelayedBacklogs
-
-        return DelayedBacklogs(self.session, selection, subscription)
 
     def nacks(self, topics: Sequence[TopicName], subscription: str | None) -> KeptNacks:
         """The nacks of a subscription (None: of all) in topics (none: in all)."""

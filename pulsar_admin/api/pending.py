@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 from pulsar_admin import arguments
 from pulsar_admin.api.plan import Named, Plan, Planner
 from pulsar_admin.api.session import Session
-from pulsar_admin.arguments import Checked, Delay, JavaInt, Place, Time
+from pulsar_admin.arguments import Delay, JavaInt, Place, Time
 from pulsar_admin.later import later
 from pulsar_admin.store.codec.transactions import TxnId
 from pulsar_admin.store.db.audit_log import read_change
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.nacks import DEFAULT_PRECISION_BITS, DueNack, KeptGroup, KeptStats, iter_due
 from pulsar_admin.store.errors import InvalidValue
-from pulsar_admin.store.model.cursors import Cursor, cursor_of_nobody, read_cursor
+from pulsar_admin.store.model.cursors import cursor_of_nobody, read_cursor
 from pulsar_admin.store.model.reader import EntryReader
-from pulsar_admin.store.model.topics import Topic, read_topic
+from pulsar_admin.store.model.topics import read_topic
 from pulsar_admin.store.nacks.buckets import iter_position_rows, kept_stats, kept_trackers
 from pulsar_admin.store.names import Position, TopicName, TopicSelection
 from pulsar_admin.store.reports import transactions
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from pulsar_admin.store.delayed import waiting as waits
     from pulsar_admin.store.nacks.holes import TopicNacks
     from pulsar_admin.store.nacks.sizes import NackLoad, TrackerSizing
-    from pulsar_admin.store.scan.integer_rows import RunFile
 else:
     changes = later("pulsar_admin.store.changes.nacks")
     building = later("pulsar_admin.store.delayed.build")
@@ -45,57 +44,25 @@ else:
     waits = later("pulsar_admin.store.delayed.waiting")
 
 
-class DelayedBacklogs(Checked):
-    """Delayed messages of a subscription in several topics; None: of every subscription but the broker's own.
+def build_indexes(
+    session: Session, chosen: Sequence[building.WantedIndex], *, rebuild: bool, dry_run: bool = False
+) -> Iterator[building.BuildResult]:
+    """Build or update indexes of delayed messages, each in a transaction of its own; ``dry_run`` writes nothing.
 
-    All methods raise TopicNotFound, SubscriptionNotFound, IndexCorrupt, DiskFull (large backlogs are sorted on disk).
+    The entries of many are read together; ``rebuild`` discards existing indexes. Raises NotWritable, Unsupported.
     """
-
-    def __init__(self, session: Session, selection: TopicSelection, subscription: str | None) -> None:
-        self._session = session
-        self._selection = selection
-        self._subscription = subscription
-
-    def cursors(self, reader: EntryReader, *, unsubscribed: bool = False) -> Iterator[tuple[Topic, Cursor]]:
-        """Yield the selected cursors; with ``unsubscribed``, a topic without any gives one as if created at its beginning."""
-        every = self._session.iter_cursors(reader, self._selection, self._subscription, unsubscribed=True)
-        return (one for one in every if one[1].name or unsubscribed)
-
-    @contextmanager
-    def waiting(self) -> Iterator[tuple[EntryReader, Iterator[waits.Waiting]]]:
-        """Open the delayed messages of each subscription that has some, and a reader of its entries."""
-        with self._session.scan() as reader, runs.open_runs() as file:
-            yield reader, self._iter_waiting(reader, file)
-
-    def _iter_waiting(self, reader: EntryReader, file: RunFile) -> Iterator[waits.Waiting]:
-        alone = self._selection.single is not None
-        for turn in building.iter_turns(self.cursors(reader, unsubscribed=True), lambda one: one[0].number_of_entries):
-            readable = self._session.each(turn, lambda one: summaries.check_delivery(reader.txn, *one), alone=alone)
-            for delivery in summaries.open_deliveries(reader, list(readable), file, self._session.now_ms):
-                self._session.warn(delivery.warnings)
-                if delivery.waiting.messages:
-                    yield delivery.waiting
-
-    def build(self, *, rebuild: bool = False, dry_run: bool = False) -> Iterator[building.BuildResult]:
-        """Build or update the indexes, each in a transaction of its own; ``dry_run`` writes nothing.
-
-        The entries of many are read together; ``rebuild`` discards existing indexes. Indexes are derived and not in
-        the audit log. Raises NotWritable, Unsupported.
-        """
-        with self._session.reader() as reader:
-            chosen = [building.WantedIndex.of(*one) for one in self.cursors(reader)]
-        now_ms, each = self._session.clock_ms, self._session.each
-        with (
-            self._session.engine([], sum(wanted.bytes for wanted in chosen)) as engine,
-            self._session.opened() if dry_run else self._session.writing() as store,
-            self._session.progress(len(chosen), "subscriptions", "delayed build", resumes=True) as advance,
-        ):
-            for result in building.build_indexes(store, engine, chosen, now_ms, each, rebuild=rebuild, dry_run=dry_run):
-                if lost := result.missing + result.unreadable:
-                    what = counted(lost, "waiting entry is", "waiting entries are")
-                    self._session.partial([f"{result.topic} {result.subscription}: {what} lost or damaged"])
-                advance(1)
-                yield result
+    now_ms, each = session.clock_ms, session.each
+    with (
+        session.engine([], sum(wanted.bytes for wanted in chosen)) as engine,
+        session.opened() if dry_run else session.writing() as store,
+        session.progress(len(chosen), "subscriptions", "delayed build", resumes=True) as advance,
+    ):
+        for result in building.build_indexes(store, engine, chosen, now_ms, each, rebuild=rebuild, dry_run=dry_run):
+            if lost := result.missing + result.unreadable:
+                what = counted(lost, "waiting entry is", "waiting entries are")
+                session.partial([f"{result.topic} {result.subscription}: {what} lost or damaged"])
+            advance(1)
+            yield result
 
 
 class Delayed(Named):
@@ -154,9 +121,11 @@ class Delayed(Named):
 
         Raises NotWritable, InvalidValue (no subscription), Unsupported.
         """
-        with self._session.read() as txn:
-            name = read_topic(txn, self._name).name
-        (result,) = DelayedBacklogs(self._session, TopicSelection((name,)), self._named()).build(rebuild=rebuild)
+        with self._session.reader() as reader:
+            selection = TopicSelection((read_topic(reader.txn, self._name).name,))
+            cursors = self._session.iter_cursors(reader, selection, self._named())
+            chosen = [building.WantedIndex.of(*one) for one in cursors]
+        (result,) = build_indexes(self._session, chosen, rebuild=rebuild)
         return result
 
     def _named(self) -> str:
