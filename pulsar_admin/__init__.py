@@ -13,13 +13,13 @@ _NAMES = {
     "api.namespaces": "Cluster Namespace",
     "api.pending": "CursorTransactions Delayed KeptNacks NackSizes Nacks TopicTransactions Transactions nack_sizes",
     "api.plan": "Plan",
-    "api.session": "PartialData",
     "api.store": "Store open_store",
     "api.topics": "Compaction Topic TopicPolicies",
     "api.transfers": (
         "create_store fetch_bookie import_bundle import_cluster import_standalone import_tables preview_import "
         "read_bookie_conf"
     ),
+    "broken": "PartialData",
     "changes": "Change ChangeReport",
     "jsonify": "to_json",
     "store.changes.plan": (

@@ -16,7 +16,6 @@ from pulsar_admin.api.pending import (
     nack_sizes,
 )
 from pulsar_admin.api.plan import Plan
-from pulsar_admin.api.session import PartialData
 from pulsar_admin.api.store import Store, open_store
 from pulsar_admin.api.topics import Compaction, Topic, TopicPolicies
 from pulsar_admin.api.transfers import (
@@ -29,6 +28,7 @@ from pulsar_admin.api.transfers import (
     preview_import,
     read_bookie_conf,
 )
+from pulsar_admin.broken import PartialData
 from pulsar_admin.changes import Change, ChangeReport
 from pulsar_admin.jsonify import to_json
 from pulsar_admin.store.changes.plan import (

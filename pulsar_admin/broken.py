@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import warnings
 from collections.abc import Iterable
 from contextlib import suppress
 from typing import Protocol
@@ -121,3 +123,29 @@ def _broken(txn: Txn, topic: Topic) -> tuple[int, list[str]]:
     if absent and any(broken.bookies for broken in every):
         texts.append(absent.hint())
     return len(every) + len(beside), [f"{topic.name}: {text}" for text in texts]
+
+
+_NOT_CALLERS = frozenset({"contextlib", "pulsar_admin"})
+
+
+class PartialData(UserWarning):
+    """An answer lacks what could not be read: an entry that is lost or damaged, a cursor, a value without its schema.
+
+    Turn it into an error with ``warnings.simplefilter("error", pulsar_admin.PartialData)``.
+    """
+
+
+def warn_partial(problems: Iterable[StoreError | str]) -> None:
+    """Warn about parts that an answer lacks, at the line that called this library."""
+    for problem in problems:
+        text = problem if isinstance(problem, str) else problem.message
+        warnings.warn(text, PartialData, stacklevel=_callers_level())
+
+
+def _callers_level() -> int:
+    """Return the ``stacklevel`` of the line that called this library, counted from the function that calls this one."""
+    level, frame = 1, sys._getframe(1)
+    # ``with`` blocks and wrapped methods put frames of contextlib between ours.
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _NOT_CALLERS:
+        level, frame = level + 1, frame.f_back
+    return level

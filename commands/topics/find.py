@@ -19,7 +19,7 @@ from pulsar_admin.store.dump.find_by_time import BEFORE, BROKER, EVENT, FIRST, F
 from pulsar_admin.store.errors import NothingMatches, TopicNotFound
 from pulsar_admin.store.model.topics import scan_bytes
 from pulsar_admin.store.names import MessagePosition, TopicName
-from pulsar_admin.store.search.broker_setup import BrokerSetup, BrokerVersion
+from pulsar_admin.store.search.broker_setup import BrokerSetup, BrokerVersion, version_of
 from pulsar_admin.store.wording import counted, plural
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def find_by_time(
         )
     rows = []
     with app.session.reader() as reader:
-        broker = BrokerSetup(app.session.broker_version(broker_version))
+        broker = BrokerSetup(app.session.ask(version_of, broker_version))
         question = TimeQuestion(time_ms, app.settings.clock, rule, broker, batch_index)
         names = selected(app, reader.txn, selection, broken=False)
         with _engine(app, reader, names, by_broker=rule == BROKER and not explain):

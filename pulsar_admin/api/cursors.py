@@ -324,7 +324,9 @@ def broker_of(
     session: Session, version: broker_setup.BrokerVersion | None, max_clock_skew: Duration, now_ms: int
 ) -> broker_setup.BrokerSetup:
     """Return the live broker that is meant, by the arguments of ``Cursors.reset``; raises InvalidValue."""
-    return broker_setup.BrokerSetup(session.broker_version(version), arguments.duration_ms(max_clock_skew), now_ms)
+    return broker_setup.BrokerSetup(
+        session.ask(broker_setup.version_of, version), arguments.duration_ms(max_clock_skew), now_ms
+    )
 
 
 def _warn_of_clock(session: Session, reader: EntryReader, clock: str, topics: Iterable[Topic]) -> None:

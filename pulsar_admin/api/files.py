@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypedDict, Unpack, overload
 
 from pulsar_admin import arguments
-from pulsar_admin.api.session import Session, session_of, warn_partial
+from pulsar_admin.api.session import Session, session_of
 from pulsar_admin.api.transfers import given_parts
 from pulsar_admin.arguments import Time
+from pulsar_admin.broken import warn_partial
 from pulsar_admin.later import later, laters
 from pulsar_admin.store.reports import log_files as logs
 

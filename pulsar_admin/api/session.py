@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 import time
-import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from contextvars import ContextVar
@@ -12,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar, TypeVarTuple
 
 from pulsar_admin.arguments import Moment, Place, Time, position_of, time_ms_of, whole_number
-from pulsar_admin.broken import broken_texts, texts_of_broken
+from pulsar_admin.broken import broken_texts, texts_of_broken, warn_partial
 from pulsar_admin.store.db.environment import SharedStore, Txn
 from pulsar_admin.store.db.environment import Store as StoreFile
 from pulsar_admin.store.errors import InvalidValue, StoreError
@@ -32,7 +30,6 @@ if TYPE_CHECKING:
     from pulsar_admin.store.model.copy_age import Now
     from pulsar_admin.store.model.cursors import Cursor
     from pulsar_admin.store.model.messages import Window
-    from pulsar_admin.store.search.broker_setup import BrokerVersion
 
 
 Item = TypeVar("Item")
@@ -40,20 +37,12 @@ Result = TypeVar("Result")
 Given = TypeVarTuple("Given")
 _AT: ContextVar[Moment | None] = ContextVar("moment", default=None)
 """The moment at which the current plan is made; a plan that is made anew uses the moment of its first making."""
-_NOT_CALLERS = frozenset({"contextlib", "pulsar_admin"})
-
-
-class PartialData(UserWarning):
-    """An answer lacks what could not be read: an entry that is lost or damaged, a cursor, a value without its schema.
-
-    Turn it into an error with ``warnings.simplefilter("error", pulsar_admin.PartialData)``.
-    """
 
 
 class Program:
-    """A Python program as the host of a session, with or without an open store. "Now" is given, or the clock's; scans run on ``jobs``
-    processes (0: one per core) or ``spark``; incomplete answers give a warning at the program's line. The host of a command's session is
-    ``pulsar_admin.running.Running``.
+    """A Python program as the host of a session, perhaps with an open store; that of a command is ``pulsar_admin.running.Running``.
+
+    Scans run on ``jobs`` processes (0: one per core) or ``spark``; incomplete answers give a warning at the program's line.
     """
 
     def __init__(self, store: StoreFile | None, now: Time | None, jobs: int, spark: SparkSession | None) -> None:
@@ -247,11 +236,6 @@ class Session:
     def moment(self) -> Moment:
         return self._host.moment
 
-    @property
-    def interceptors(self) -> tuple[str, ...] | None:
-        """The interceptors of the broker as which policy events are written; None: those that wrote the last event."""
-        return self._host.moment.interceptors
-
     def partial(self, problems: Iterable[StoreError | str]) -> None:
         """Report what the answer of a method lacks."""
         for problem in problems:
@@ -340,12 +324,6 @@ class Session:
         with self.reader() as reader:
             return read(reader, *given)
 
-    def broker_version(self, given: BrokerVersion | None) -> BrokerVersion:
-        """Return the broker's version that is ``given``, otherwise the one that wrote the metadata, as far as the metadata shows it."""
-        from pulsar_admin.store.search.broker_setup import told_version
-
-        return self.ask(told_version)[0] if given is None else given
-
     def window(
         self,
         since: Time | None,
@@ -404,19 +382,3 @@ def session_of(
 ) -> Session:
     """Return the session of a program in Python; see ``Program``."""
     return Session(Program(store, now, jobs, spark), None if store is None else store.path, processes=jobs, keys=keys)
-
-
-def warn_partial(problems: Iterable[StoreError | str]) -> None:
-    """Warn about parts that an answer lacks, at the line that called this library."""
-    for problem in problems:
-        text = problem if isinstance(problem, str) else problem.message
-        warnings.warn(text, PartialData, stacklevel=_callers_level())
-
-
-def _callers_level() -> int:
-    """Return the ``stacklevel`` of the line that called this library, counted from the function that calls this one."""
-    level, frame = 1, sys._getframe(1)
-    # ``with`` blocks and wrapped methods put frames of contextlib between ours.
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _NOT_CALLERS:
-        level, frame = level + 1, frame.f_back
-    return level

@@ -17,11 +17,11 @@ from pulsar_admin.api.messages import Columns, Dumps, Messages, WantedMessages, 
 from pulsar_admin.api.namespaces import Namespace, Resources
 from pulsar_admin.api.plan import Plan, plan_of, read_plan_file
 from pulsar_admin.api.plan import apply as apply_plan
-from pulsar_admin.api.session import Session, session_of, warn_partial
+from pulsar_admin.api.session import Session, session_of
 from pulsar_admin.api.topics import Topic, TopicPolicies
 from pulsar_admin.api.transfers import Transfers
 from pulsar_admin.arguments import Clock, Count, Duration, JavaInt, LedgerId, Rate, Time
-from pulsar_admin.broken import incomplete_text
+from pulsar_admin.broken import incomplete_text, warn_partial
 from pulsar_admin.jsonify import stored_json
 from pulsar_admin.later import later, laters
 from pulsar_admin.store.db.audit_log import change_numbers, read_change, read_undoings
@@ -514,7 +514,7 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
 
         ``force`` ignores unreadable parts of the metadata. Raises TopicNotFound, Refused, MetadataCorrupt, InvalidValue.
         """
-        broker, now_ms = self._session.interceptors, self._session.clock_ms
+        broker, now_ms = self._session.moment.interceptors, self._session.clock_ms
         with self._session.reader() as reader:
             check = partial(deleting.check_deletable, reader.txn, partitioned=partitioned, force=force)
             names = list(self._session.each(topics, lambda name: check(parse_topic(name))))

@@ -208,10 +208,10 @@ class TopicPolicies(PolicyPlans):
 
     def remove_policies(self) -> Plan:
         """Plan removing all policies, global ones included, also of topics that no longer exist."""
-        return self._planned_rows(topic_policies.plan_delete, self._selection, self._session.interceptors)
+        return self._planned_rows(topic_policies.plan_delete, self._selection, self._session.moment.interceptors)
 
     def _plan_policy(self, job: policy_changes.PolicyJob) -> Plan:
-        return self._planned_rows(topic_policies.plan_changes, self._selection, job, self._session.interceptors)
+        return self._planned_rows(topic_policies.plan_changes, self._selection, job, self._session.moment.interceptors)
 
 
 class Topic(PolicyPlans):
@@ -268,7 +268,7 @@ class Topic(PolicyPlans):
         EntryNotFound or EntryCorrupt where a broker fails, NotSeen if its answer is unknown.
         """
         wanted_ms = self._session.time_ms(time)
-        broker = broker_setup.BrokerSetup(self._session.broker_version(broker_version))
+        broker = broker_setup.BrokerSetup(self._session.ask(broker_setup.version_of, broker_version))
         question = finding.TimeQuestion(wanted_ms, clock, rule, broker, batch_index)
         return find_by_time(self._session, self._name, question, explain=explain)
 

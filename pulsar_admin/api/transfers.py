@@ -15,7 +15,8 @@ from pulsar_admin.arguments import Checked, Count, Rate, Time
 from pulsar_admin.later import later
 from pulsar_admin.store.db.files import FileMode
 from pulsar_admin.store.db.storeinfo import check_new_store
-from pulsar_admin.store.errors import InvalidValue, check_choice
+from pulsar_admin.store.errors import InvalidValue
+from pulsar_admin.store.model.publish_times import Form
 from pulsar_admin.store.names import Profile, parse_topic
 from pulsar_admin.store.pace import PACE
 from pulsar_admin.store.wording import Answer
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from pulsar_admin.store.doctor import diagnosing
     from pulsar_admin.store.engine.operation import Engine
     from pulsar_admin.store.history.as_of import Moment
-    from pulsar_admin.store.model.publish_times import Form
     from pulsar_admin.store.sources import cluster as clusters
     from pulsar_admin.store.sources import given_bookies
     from pulsar_admin.store.sources.given_bookies import GivenBookie
@@ -377,10 +377,6 @@ class Transfers(Checked):
         it. Returns source, target, ``nodes`` and ``ledgers`` written. Raises InvalidValue, NotWritable, AlreadyExists, SourceNotFound,
         SourceBusy, StalePlan, Refused.
         """
-        from pulsar_admin.store.model.publish_times import Form
-
-        if annotate is not None:
-            check_choice("annotate", annotate, Form)
         now_ms = self._session.clock_ms
         return self._exported(
             lambda store: exporting.plan_export(

@@ -64,6 +64,11 @@ def told_version(txn: Txn) -> tuple[BrokerVersion, str]:
     return DEFAULT_VERSION, ""
 
 
+def version_of(txn: Txn, given: BrokerVersion | None) -> BrokerVersion:
+    """Return the version that is ``given``, otherwise that of ``told_version``."""
+    return told_version(txn)[0] if given is None else given
+
+
 class BrokerSetup(Struct, frozen=True):
     """The broker that is asked.
 
