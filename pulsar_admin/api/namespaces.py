@@ -161,7 +161,8 @@ class Resources(Planner):
         return self._plan_group(changes.UPDATE_GROUP, name, rates)
 
     def _plan_group(self, kind: store_plans.ChangeKind, name: str, rates: Mapping[str, int | None]) -> Plan:
-        given = {key: None if one is None else arguments.whole_number(key, one) for key, one in rates.items()}
+        known = {key: one for key, one in rates.items() if one is not None and key in changes.RATES}
+        given = {**rates, **{key: arguments.whole_number(key, one) for key, one in known.items()}}
         return self._planned_rows(changes.plan_group, kind, name, given)
 
     def delete_resource_group(self, name: str) -> Plan:
@@ -169,7 +170,7 @@ class Resources(Planner):
         return self._planned_rows(changes.plan_delete_group, name)
 
     def bundle_quota(self, namespace: str | None = None, bundle: str | None = None) -> resources.BundleQuota:
-        """Return the quota of a bundle, ``0xLOW_0xHIGH``, or the default one. Raises InvalidValue, NamespaceNotFound."""
+        """Return the quota in force for a bundle, ``0xLOW_0xHIGH``, or the default one. Raises InvalidValue, NamespaceNotFound."""
         quota = self._session.ask(resources.read_bundle_quota, _parsed(namespace), bundle)
         return resources.BUNDLE_QUOTA.record(quota, bundle or "bundles")
 

@@ -604,6 +604,8 @@ def iter_reset_rows(
         where = f"{name} line {number}"
         try:
             found = json_value(line) if isinstance(line, str) else line
+            if found is line and isinstance(line, Mapping):
+                found = {str(_IN_PYTHON.get(key, key)): value for key, value in line.items()}
             row = _row(found, where, subscription, parse_time)
         except ValueError as error:
             raise errors.InvalidValue(f"{where}: {errors.reason_of(error)}", hint=_hint()) from error
@@ -619,9 +621,8 @@ def iter_reset_rows(
 def _row(
     found: Any, where: str, subscription: str | None, parse_time: Callable[[Any], int]
 ) -> ResetRow:  # Any: as above
-    if not isinstance(found, Mapping):
+    if not isinstance(found, dict):
         raise errors.InvalidValue("not a JSON object")
-    found = {_IN_PYTHON.get(key, key): value for key, value in found.items()}
     unknown = sorted(set(found) - _KEYS)
     if unknown:
         raise errors.InvalidValue(f"unknown key {unknown[0]!r}")

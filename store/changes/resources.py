@@ -467,7 +467,7 @@ def _plan_isolation(txn: Txn, kind: ChangeKind, cluster: str, name: str, after: 
 
 CREATE_GROUP = ChangeKind("resourcegroups create", "create {place}")
 UPDATE_GROUP = ChangeKind("resourcegroups update", "update {place}")
-_RATES = {
+RATES = {
     "publish_messages": "publishRateInMsgs",
     "publish_bytes": "publishRateInBytes",
     "dispatch_messages": "dispatchRateInMsgs",
@@ -477,11 +477,11 @@ _RATES = {
 
 def plan_group(txn: Txn, kind: ChangeKind, name: str, rates: Mapping[str, int | None], now_ms: int) -> Plan:
     """Plan creating or changing a resource group; a rate of None stays, or is −1 in a new group. Raises InvalidValue."""
-    if unknown := rates.keys() - _RATES.keys():
-        raise InvalidValue(f"a resource group has no {', '.join(sorted(unknown))}", hint=f"rates: {', '.join(_RATES)}")
+    if unknown := rates.keys() - RATES.keys():
+        raise InvalidValue(f"a resource group has no {', '.join(sorted(unknown))}", hint=f"rates: {', '.join(RATES)}")
     path = resources.resource_group_path(name)
     stored = resources.find_json(txn, path)
-    given = {_RATES[key]: value for key, value in rates.items() if value is not None}
+    given = {RATES[key]: value for key, value in rates.items() if value is not None}
     after = resources.RESOURCE_GROUP.replace(stored, {**(stored or {}), **given})
     return _plan_node(txn, kind, f"resource group {name}", path, after, now_ms)
 
