@@ -98,7 +98,7 @@ class Cursors(Planner):
         properties: dict[str, str] = {}
         with self._session.reader() as reader:
             for _, cursor in self._cursors(reader):
-                properties |= subscription_changes.shown_properties(cursor.info.cursor_properties)
+                properties |= cursor.info.shown_properties
         return properties
 
     def replicated(self) -> Mapping[str, bool]:

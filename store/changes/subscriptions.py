@@ -19,7 +19,7 @@ from pulsar_admin.store.changes.cursors import (
 )
 from pulsar_admin.store.changes.plan import ChangeKind, ChangePart, CursorPart, Plan, delete_step, put_value_step
 from pulsar_admin.store.changes.resets import check_position, start_state
-from pulsar_admin.store.codec.cursor import CursorState, encode_cursor_info
+from pulsar_admin.store.codec.cursor import INTERNAL_PROPERTY_PREFIX, CursorState, encode_cursor_info
 from pulsar_admin.store.codec.strict_values import parse_integer
 from pulsar_admin.store.db.audit_log import Step
 from pulsar_admin.store.db.tree import find_node, read_node
@@ -28,7 +28,6 @@ from pulsar_admin.store.facts.backlogs import extent_of_messages
 from pulsar_admin.store.model.cursors import (
     COMPACTION_CURSOR,
     DEDUP_CURSOR,
-    INTERNAL_PROPERTY_PREFIX,
     REPLICATED_PROPERTY,
     REPLICATOR_PREFIX,
     Cursor,
@@ -163,11 +162,6 @@ def own_ledgers(cursor: Cursor) -> tuple[int, ...]:
 # -- properties and replication ---------------------------------------------------------------------------------------
 
 
-def shown_properties(cursor_properties: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties of a subscription without the broker's own."""
-    return {key: value for key, value in cursor_properties.items() if not key.startswith(INTERNAL_PROPERTY_PREFIX)}
-
-
 def plan_subscription_properties(
     reader: EntryReader, properties: Mapping[str, str], cursors: Iterable[tuple[Topic, Cursor]], now_ms: int
 ) -> Plan:
@@ -181,7 +175,7 @@ def plan_subscription_properties(
         if info != cursor.info:
             value = encode_cursor_info(info, read_node(reader.txn, path).value)
             steps.append(put_value_step(reader.txn, path, value, now_ms))
-        before = {"properties": shown_properties(cursor.info.cursor_properties)}
+        before = {"properties": cursor.info.shown_properties}
         after = {"properties": dict(properties)}
         parts.append(ChangePart(topic=str(topic.name), subscription=cursor.name, before=before, after=after))
     words = "update subscription properties of {subscription} of {place}"

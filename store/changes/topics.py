@@ -16,7 +16,6 @@ from msgspec.structs import replace
 
 from pulsar_admin.store.changes.cursors import info_of_state
 from pulsar_admin.store.changes.plan import AnnotationPart, ChangeKind, ChangePart, Plan, put_value_step
-from pulsar_admin.store.changes.subscriptions import shown_properties
 from pulsar_admin.store.codec import managedledger
 from pulsar_admin.store.codec.cursor import CursorState, encode_cursor_info
 from pulsar_admin.store.codec.java import in_hash_map_order
@@ -291,7 +290,7 @@ def _copied_subscriptions(
     for cursor_name in sorted(filter(is_subscription, iter_cursor_names(reader.txn, source))):
         cursor = read_cursor(reader.txn, reader, topic, cursor_name)
         properties = {key: 1 for key in cursor.state.properties if key == REPLICATED_PROPERTY}
-        shown = shown_properties(cursor.info.cursor_properties)
+        shown = cursor.info.shown_properties
         for target in targets:
             if next(iter_children(reader.txn, target.path), None) is None:  # one that was there already keeps its own
                 # A topic without ledgers has no entry to name: a broker stores -1:-1 for it.

@@ -38,6 +38,7 @@ from pulsar_admin.store.wording import Answer
 if TYPE_CHECKING:
     from pyroaring import BitMap  # few cursors have very many ranges
 
+INTERNAL_PROPERTY_PREFIX = "#pulsar.internal."
 NO_CURSOR_LEDGER = -1
 RANGES_LIMIT = 2_000_000
 STATE_LIMIT_BYTES = 128 * 1024 * 1024
@@ -137,6 +138,11 @@ class CursorInfo(Struct, frozen=True):
     def is_in_ledger(self) -> bool:
         """Whether the state is in a ledger, which may be ledger 0; the value's own position is stale then."""
         return self.cursors_ledger_id >= 0
+
+    @property
+    def shown_properties(self) -> dict[str, str]:
+        """The properties of the subscription without the broker's own."""
+        return {k: v for k, v in self.cursor_properties.items() if not k.startswith(INTERNAL_PROPERTY_PREFIX)}
 
 
 def decode_cursor_info(value: bytes, where: str) -> CursorInfo:

@@ -89,8 +89,7 @@ class Segment(NamedTuple):
     first_entry_id: int
     members: tuple[str, ...]
 
-    def __repr__(self) -> str:
-        return one_line(self)
+    __repr__ = one_line
 
 
 class LedgerMetadata(Answer, frozen=True):

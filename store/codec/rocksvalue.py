@@ -39,8 +39,7 @@ class NodeStat(NamedTuple):
     modified_ms: int
     ephemeral: bool
 
-    def __repr__(self) -> str:
-        return one_line(self)
+    __repr__ = one_line
 
 
 def decode_value(raw: bytes, where: str) -> tuple[NodeStat, bytes]:

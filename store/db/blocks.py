@@ -277,8 +277,7 @@ class LedgerSums(NamedTuple):
     unframed: int  # entries without a message header
     max_lac: int  # largest last-add-confirmed that a writer put into an entry
 
-    def __repr__(self) -> str:
-        return one_line(self)
+    __repr__ = one_line
 
     @property
     def is_stamped(self) -> bool:

@@ -47,8 +47,7 @@ class Node(NamedTuple):
     stat: NodeStat
     value: bytes
 
-    def __repr__(self) -> str:
-        return one_line(self)
+    __repr__ = one_line
 
 
 def tree_key(path: str) -> bytes:

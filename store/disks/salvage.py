@@ -899,7 +899,7 @@ def apply_salvage(store: Store, plan: SalvagePlan) -> SalvageReport:
         plan.kept.extend(_cut(stop) for stop in plan.journals.stops)
         plan.kept.extend(map(switching.put_aside, plan.journals.marks))
         for path in plan.maps:
-            plan.kept.append(_keep_start(path))
+            plan.kept.append(_keep_part(path, "start", 0, MAP_OFFSET_PLACE + MAP_OFFSET_BYTES))
             write_at(path, MAP_OFFSET_PLACE, bytes(MAP_OFFSET_BYTES))
             sync_file(path)
         for path in plan.cookies:  # the very last: without it the bookie does not start
@@ -972,24 +972,20 @@ def _put_locations(part: StorageSalvage, digests: LedgerDigests, rows: Locations
     return len(seen)
 
 
-def _keep_start(log: Path) -> Path:
-    """Copy the beginning of a log, up to the last byte that will be overwritten; return the path of the copy."""
-    beside = log.with_name(f"{log.name}-start-before-salvage")
-    remove_file(beside)  # left by a salvage that was stopped
-    with open_file(log) as file, create_file(beside, like=log.stat()) as kept:
-        kept.write(file.read(MAP_OFFSET_PLACE + MAP_OFFSET_BYTES))
+def _cut(stop: Stop) -> Path:
+    """Cut a journal after its last good record; return the path of the bytes that were cut off."""
+    beside = _keep_part(stop.path, f"from-{stop.cut_at}", stop.cut_at, stop.size_bytes)
+    cut_file(stop.path, stop.cut_at)
     return beside
 
 
-def _cut(stop: Stop) -> Path:
-    """Cut a journal after its last good record; return the path of the bytes that were cut off."""
-    beside = stop.path.with_name(f"{stop.path.name}-from-{stop.cut_at}-before-salvage")
+def _keep_part(path: Path, named: str, start: int, size_bytes: int) -> Path:
+    """Copy a part of a file beside it; return the path of the copy."""
+    beside = path.with_name(f"{path.name}-{named}-before-salvage")
     remove_file(beside)  # left by a salvage that was stopped
-    with open_file(stop.path) as journal, create_file(beside, like=stop.path.stat()) as kept:
-        journal.seek(stop.cut_at)
-        left = stop.size_bytes
-        while left and (chunk := journal.read(min(left, _CHUNK_BYTES))):
+    with open_file(path) as file, create_file(beside, like=path.stat()) as kept:
+        file.seek(start)
+        while size_bytes and (chunk := file.read(min(size_bytes, _CHUNK_BYTES))):
             kept.write(chunk)
-            left -= len(chunk)
-    cut_file(stop.path, stop.cut_at)
+            size_bytes -= len(chunk)
     return beside

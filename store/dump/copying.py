@@ -26,7 +26,6 @@ from pulsar_admin.store.changes.plan import (
     check_transaction,
     put_value_step,
 )
-from pulsar_admin.store.changes.subscriptions import shown_properties
 from pulsar_admin.store.changes.topics import warned_of_lost
 from pulsar_admin.store.codec.claims import schema_claims, topic_claims
 from pulsar_admin.store.codec.cursor import CursorState, encode_cursor_info
@@ -271,7 +270,7 @@ class _Copying:
         yield put_value_step(self._txn, one.target.path, value, now_ms)
         for cursor in one.cursors:
             state = _moved_state(one.topic, cursor.state, ids)
-            info = info_of_state(state, shown_properties(cursor.info.cursor_properties), cursor.info.last_active_ms)
+            info = info_of_state(state, cursor.info.shown_properties, cursor.info.last_active_ms)
             yield put_value_step(self._txn, one.target.cursor_path(cursor.name), encode_cursor_info(info), now_ms)
 
     def _parts(self, one: CopiedTopic, ids: Ids) -> Iterator[ChangePart]:

@@ -42,8 +42,7 @@ class Difference(NamedTuple):
     before: bytes | None
     after: bytes | None
 
-    def __repr__(self) -> str:
-        return one_line(self)
+    __repr__ = one_line
 
     @property
     def change(self) -> str:

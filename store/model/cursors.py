@@ -40,7 +40,6 @@ REPLICATED_PROPERTY = "pulsar.replicated.subscription"
 LOG_CURSOR, PENDING_ACK_CURSOR = "transaction.subscription", "__pending_ack_state"
 """Of ``MLTransactionLogImpl`` and ``MLPendingAckStore``: the only cursors of their managed ledgers."""
 REPLICATOR_PREFIX = "pulsar.repl."
-INTERNAL_PROPERTY_PREFIX = "#pulsar.internal."
 
 
 class CursorSource(StrEnum):

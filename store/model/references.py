@@ -8,7 +8,7 @@ from contextlib import suppress
 from itertools import chain
 from typing import NamedTuple
 
-from pulsar_admin.store.codec.cursor import decode_cursor_head, decode_cursor_ledger_id
+from pulsar_admin.store.codec.cursor import INTERNAL_PROPERTY_PREFIX, decode_cursor_head, decode_cursor_ledger_id
 from pulsar_admin.store.codec.managedledger import decode_ledger_ids
 from pulsar_admin.store.codec.packages import decode_log_segment, stream_of_path
 from pulsar_admin.store.codec.schema import decode_schema_locator
@@ -19,7 +19,7 @@ from pulsar_admin.store.db.environment import Store, Txn
 from pulsar_admin.store.db.owners import Owner, OwnerKind, decode_owners, encode_text, join_owners, owner_part
 from pulsar_admin.store.db.tree import Node, iter_values
 from pulsar_admin.store.errors import IndexCorrupt, StoreError
-from pulsar_admin.store.model.cursors import COMPACTION_CURSOR, INTERNAL_PROPERTY_PREFIX, read_cursor
+from pulsar_admin.store.model.cursors import COMPACTION_CURSOR, read_cursor
 from pulsar_admin.store.model.nodes import managed_node
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import COMPACTED_LEDGER, read_topic

@@ -29,7 +29,6 @@ from pulsar_admin.store.changes.plan import (
     put_value_step,
 )
 from pulsar_admin.store.changes.resets import check_now_is_meant
-from pulsar_admin.store.changes.subscriptions import shown_properties
 from pulsar_admin.store.codec.claims import COMPACTED_TOPIC, schema_claims, topic_claims
 from pulsar_admin.store.codec.cursor import CursorState, decode_cursor_info, encode_cursor_info
 from pulsar_admin.store.codec.ledgermetadata import ledger_path
@@ -365,7 +364,7 @@ class TopicRestorer:
             yield name, state
 
     def _put_cursor(self, topic: Topic, name: str, state: CursorState, was: PastCursor | None = None) -> None:
-        kept = {} if was is None else shown_properties(was.info.cursor_properties)
+        kept = {} if was is None else was.info.shown_properties
         active_ms = self._now_ms if was is None else was.info.last_active_ms
         value = encode_cursor_info(info_of_state(state, kept, active_ms), b"" if was is None else was.value)
         self._put(topic.name.cursor_path(name), value)

@@ -21,7 +21,6 @@ from pulsar_admin.store.codec.strict_values import parse_integer
 from pulsar_admin.store.errors import EntryCorrupt, EntryNotFound, LedgerNotFound, MetadataCorrupt, StoreError
 from pulsar_admin.store.model.cursors import (
     DEDUP_CURSOR,
-    INTERNAL_PROPERTY_PREFIX,
     Cursor,
     backlog_entries,
     backlog_size_bytes,
@@ -225,11 +224,7 @@ def _subscription_stats(reader: EntryReader, topic: Topic, cursor: Cursor, optio
         is_replicated=is_replicated(cursor),
         non_contiguous_deleted_messages_ranges=len(cursor.state.ranges),
         non_contiguous_deleted_messages_ranges_serialized_size=ranges_size_bytes(cursor.state.ranges),
-        subscription_properties={
-            key: value
-            for key, value in cursor.info.cursor_properties.items()
-            if not key.startswith(INTERNAL_PROPERTY_PREFIX)
-        },
+        subscription_properties=cursor.info.shown_properties,
         replicated=is_replicated(cursor),
     )
 

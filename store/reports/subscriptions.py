@@ -17,12 +17,7 @@ from pulsar_admin.store.facts import Unknown, known
 from pulsar_admin.store.facts.backlogs import Contents, NotDue
 from pulsar_admin.store.facts.topics import ReadBudget, TopicFacts, read_headers_together
 from pulsar_admin.store.facts.topics import SubscriptionFacts as Facts
-from pulsar_admin.store.model.cursors import (
-    COMPACTION_CURSOR,
-    INTERNAL_PROPERTY_PREFIX,
-    backlog_size_bytes,
-    is_subscription,
-)
+from pulsar_admin.store.model.cursors import COMPACTION_CURSOR, backlog_size_bytes, is_subscription
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic, expand_topic, partition_count, read_topic
 from pulsar_admin.store.names import Position, TopicName
@@ -197,11 +192,7 @@ def _facts_of(facts: Facts, asked: Asked, fail: Callable[[StoreError], None]) ->
         source=cursor.source,
         cursor_ledger=cursor.info.cursors_ledger_id if cursor.info.is_in_ledger else None,
         unreadable_states=cursor.skipped_entries,
-        properties={
-            key: value
-            for key, value in cursor.info.cursor_properties.items()
-            if not key.startswith(INTERNAL_PROPERTY_PREFIX)
-        },
+        properties=cursor.info.shown_properties,
     )
 
 

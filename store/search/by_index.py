@@ -30,8 +30,7 @@ class NextIndex(NamedTuple):
     index: int  # type: ignore[assignment]  # hides tuple.index, which nobody calls
     position: Position
 
-    def __repr__(self) -> str:
-        return one_line(self)
+    __repr__ = one_line
 
 
 class IndexFound(Answer, frozen=True):

@@ -87,8 +87,7 @@ class BlockRead(NamedTuple):
     first: Position
     entries: int
 
-    def __repr__(self) -> str:
-        return one_line(self)
+    __repr__ = one_line
 
 
 class Explanation(Struct, frozen=True):
