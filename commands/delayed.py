@@ -469,7 +469,7 @@ def verify(app: App, selection: TopicSelection, subscription: str | None) -> Res
     messages that were due when the broker read them need none. Missing or damaged bucket ledgers, duplicates, different
     times and leaked bucket ledgers are problems.
     """
-    from pulsar_admin.store.delayed.verify import iter_leaked_buckets
+    from pulsar_admin.store.delayed.trackers import iter_leaked_buckets
 
     with app.session.scan() as reader:
         cursors = app.session.iter_cursors(reader, selection, subscription, unsubscribed=True)

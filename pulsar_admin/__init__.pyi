@@ -80,8 +80,7 @@ from pulsar_admin.store.db.tree import Node
 from pulsar_admin.store.delayed.build import BuildResult
 from pulsar_admin.store.delayed.expiry_plans import Forecast, ForecastInterval
 from pulsar_admin.store.delayed.summary import DelayedSummary, IndexSummary
-from pulsar_admin.store.delayed.trackers import Tracker
-from pulsar_admin.store.delayed.verify import DelayedFinding, Verified
+from pulsar_admin.store.delayed.trackers import DelayedFinding, Tracker, Verified
 from pulsar_admin.store.delayed.waiting import Dispatch, Replayed
 from pulsar_admin.store.disks.clone import CloneReport
 from pulsar_admin.store.disks.reclaim import LogAction, LogForecast, ReclaimPlan, ReclaimResult

@@ -74,7 +74,7 @@ from pulsar_admin.store.disks.live_records import NOWHERE, LocationsIndex
 from pulsar_admin.store.disks.reclaim import LogAction, Room, _LogReader
 from pulsar_admin.store.disks.salvage import FilePlace, read_missing
 from pulsar_admin.store.doctor.diagnosing import EACH_MOST, sum_up
-from pulsar_admin.store.dump import reading
+from pulsar_admin.store.dump import job
 from pulsar_admin.store.dump.source import _iter_files
 from pulsar_admin.store.engine.operation import FailedSlice
 from pulsar_admin.store.engine.slices import FileRange
@@ -454,7 +454,7 @@ BOUNDS: dict[str, list[tuple[Any, object]]] = {
     "store.delayed.expiry_plans:_texts": [
         ((N(messages=count, first=[N(position="1:0", due_ms=0)], unread=0), "s", "early"),
          [f"s: early: {count}, first 1:0 due 1970-01-01T00:00:00.000Z{more}"]) for count, more in ((1, ""), (2, ", …"))],
-    "store.delayed.verify:_joined": [(([(1, 2)] * 3, 3), "1:2, 1:2, 1:2"), (([(1, 2)] * 3, 4), "1:2, 1:2, 1:2 …")],
+    "store.delayed.trackers:_joined": [(([(1, 2)] * 3, 3), "1:2, 1:2, 1:2"), (([(1, 2)] * 3, 4), "1:2, 1:2, 1:2 …")],
     "store.delayed.waiting:TimeWheel.add": [
         ((N(_current=N(end_ms=100, slot=5, slot_of=lambda one: one // 10, added={}), _overdue=set(),
             _next=None if end_ms is None else N(end_ms=end_ms, slot=10, slot_of=lambda one: one // 10, added={})),
@@ -1470,8 +1470,8 @@ def test_the_first_message_of_a_time_is_the_answer(monkeypatch: pytest.MonkeyPat
             columns = [pa.array([one], pa.int64()) for one in (7, number, -1, 10 * number)]
             yield pa.RecordBatch.from_arrays(columns, [*"abcd"])
 
-    monkeypatch.setattr(reading, "iter_window_rows", rows)
-    found = reading.find_event_time(None, N(ids=[7]), 10)
+    monkeypatch.setattr(job, "iter_window_rows", rows)
+    found = job.find_event_time(None, N(ids=[7]), 10)
     assert (found.position, found.entries_read) == (Position(7, 1), 2)
 
 

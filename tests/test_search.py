@@ -12,7 +12,7 @@ import pytest
 from pulsar_admin.store.codec.cursor import CursorInfo
 from pulsar_admin.store.db.clocks import Clock
 from pulsar_admin.store.db.environment import open_store
-from pulsar_admin.store.dump.reading import find_event_time
+from pulsar_admin.store.dump.job import find_event_time
 from pulsar_admin.store.engine.local import LocalEngine
 from pulsar_admin.store.engine.slices import Cut
 from pulsar_admin.store.model.cursors import read_cursor

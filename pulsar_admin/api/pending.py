@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pulsar_admin.store.delayed import build as building
     from pulsar_admin.store.delayed import runs
     from pulsar_admin.store.delayed import summary as summaries
-    from pulsar_admin.store.delayed import verify as verifying
+    from pulsar_admin.store.delayed import trackers as verifying
     from pulsar_admin.store.delayed import waiting as waits
     from pulsar_admin.store.nacks.holes import TopicNacks
     from pulsar_admin.store.nacks.sizes import NackLoad, TrackerSizing
@@ -40,7 +40,7 @@ else:
     building = later("pulsar_admin.store.delayed.build")
     runs = later("pulsar_admin.store.delayed.runs")
     summaries = later("pulsar_admin.store.delayed.summary")
-    verifying = later("pulsar_admin.store.delayed.verify")
+    verifying = later("pulsar_admin.store.delayed.trackers")
     waits = later("pulsar_admin.store.delayed.waiting")
 
 

@@ -39,9 +39,9 @@ from pulsar_admin.store.compaction.compactor import (
     prepare,
     view_claims,
 )
-from pulsar_admin.store.compaction.floor import read_detached
 from pulsar_admin.store.compaction.forms import CompactionJob
 from pulsar_admin.store.compaction.keys import keys_for
+from pulsar_admin.store.compaction.status import read_detached
 from pulsar_admin.store.db.audit_log import Step
 from pulsar_admin.store.db.environment import Store, Txn
 from pulsar_admin.store.db.owners import find_owners

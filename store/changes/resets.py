@@ -53,12 +53,14 @@ from pulsar_admin.store.search.doubts import find_doubts, find_unseen, text_of_d
 from pulsar_admin.store.search.expiry import (
     ALL_BEFORE,
     BROKER,
+    Dated,
     ExpiryRule,
+    PendingSearch,
     broker_through,
     broker_through_position,
     expire_by_time,
+    read_future_dated,
 )
-from pulsar_admin.store.search.pending import Dated, PendingSearch, read_future_dated
 from pulsar_admin.store.timespec import FromNow, format_age_ms, format_time_ms
 from pulsar_admin.store.wording import counted, counted_messages
 

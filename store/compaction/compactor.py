@@ -29,7 +29,6 @@ from pulsar_admin.store.codec.compression import LIMIT_BYTES, compress
 from pulsar_admin.store.codec.message import decode_metadata, encode_message_entry
 from pulsar_admin.store.compaction import heads
 from pulsar_admin.store.compaction.batches import MessageBatch, MessageSource
-from pulsar_admin.store.compaction.floor import compacted_floor
 from pulsar_admin.store.compaction.forms import INDEXED, LEGACY, REDUCED, RULE_4_2
 from pulsar_admin.store.compaction.keys import (
     LIMIT_KEYS,
@@ -41,6 +40,7 @@ from pulsar_admin.store.compaction.keys import (
     survey,
     uuid_of,
 )
+from pulsar_admin.store.compaction.status import compacted_floor
 from pulsar_admin.store.errors import ENTRY_UNREADABLE, EntryCorrupt, EntryNotFound, LimitExceeded, MetadataCorrupt
 from pulsar_admin.store.kernels import compaction as kernel
 from pulsar_admin.store.kernels import slots as slot_kernel

@@ -11,8 +11,8 @@ from msgspec import Struct, field
 from pulsar_admin.store.aliases import Array
 from pulsar_admin.store.codec.message import decode_message_entry, decode_metadata
 from pulsar_admin.store.compaction.batches import MessageBatch, MessageSource
-from pulsar_admin.store.compaction.floor import readable_floor
 from pulsar_admin.store.compaction.heads import has_transactions, read_transactions
+from pulsar_admin.store.compaction.status import readable_floor
 from pulsar_admin.store.errors import StoreError
 from pulsar_admin.store.kernels import compaction as kernel
 from pulsar_admin.store.kernels import slots as slot_kernel

@@ -18,10 +18,10 @@ from pulsar_admin.store.codec.message import decode_message_entry, decode_metada
 from pulsar_admin.store.compaction import forms
 from pulsar_admin.store.compaction.batches import MessageBatch, MessageSource
 from pulsar_admin.store.compaction.compactor import iter_facts
-from pulsar_admin.store.compaction.floor import readable_floor
 from pulsar_admin.store.compaction.heads import has_transactions, read_transactions
 from pulsar_admin.store.compaction.keys import LatestKeys, uuid_of
 from pulsar_admin.store.compaction.last_id import check_indexes
+from pulsar_admin.store.compaction.status import readable_floor
 from pulsar_admin.store.errors import EntryCorrupt, StoreError
 from pulsar_admin.store.kernels import compaction as kernel
 from pulsar_admin.store.kernels import slots as slot_kernel

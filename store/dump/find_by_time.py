@@ -287,7 +287,7 @@ def _search(
 
         if is_small(reader.txn, topic, Window(start_ms=question.time_ms, clock=EVENT), None):
             return find_by_event_time(reader, topic, question.time_ms), None
-        from pulsar_admin.store.dump.reading import find_event_time
+        from pulsar_admin.store.dump.job import find_event_time
 
         return find_event_time(reader, topic, question.time_ms), None
     clock = check_clock(question.clock)

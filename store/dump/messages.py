@@ -72,7 +72,7 @@ class TopicMessages(AskedMessages):
 
     def columns(self) -> Generator[pa.RecordBatch, None, None]:
         """Yield them as batches of the columns that the options name, by the reader's engine where it has one."""
-        from pulsar_admin.store.dump.reading import iter_columns
+        from pulsar_admin.store.dump.job import iter_columns
 
         return iter_columns(self)
 
@@ -89,7 +89,7 @@ class TopicMessages(AskedMessages):
             for message, decoded in self.decoded():
                 yield message_row(name, message, payload=payload, decoded=decoded)
             return
-        from pulsar_admin.store.dump.reading import iter_rows
+        from pulsar_admin.store.dump.job import iter_rows
 
         for batch in self.batches():
             yield from iter_rows(self.topic.name, batch)
@@ -138,7 +138,7 @@ class ViewMessages(TopicMessages):
         return (message for message in messages if not self.keys or message.key in self.keys)
 
     def columns(self) -> Generator[pa.RecordBatch, None, None]:
-        from pulsar_admin.store.dump.reading import iter_view_columns
+        from pulsar_admin.store.dump.job import iter_view_columns
 
         return iter_view_columns(self, self.keys)
 
@@ -162,7 +162,7 @@ class BacklogMessages(TopicMessages):
         return messages.iter_messages(iter_backlog(self.topic, self.state))
 
     def columns(self) -> Generator[pa.RecordBatch, None, None]:
-        from pulsar_admin.store.dump.reading import iter_backlog_columns
+        from pulsar_admin.store.dump.job import iter_backlog_columns
 
         return iter_backlog_columns(self, self.state)
 
@@ -201,7 +201,7 @@ class MatchingMessages(TopicMessages):
         return False
 
     def columns(self) -> Generator[pa.RecordBatch, None, None]:
-        from pulsar_admin.store.dump.reading import iter_matches
+        from pulsar_admin.store.dump.job import iter_matches
 
         return iter_matches(self)
 

@@ -62,7 +62,7 @@ from pulsar_admin.store.policies.values import value_in_force
 if TYPE_CHECKING:
     from pulsar_admin.store.facts.next_message import NextMessage
     from pulsar_admin.store.search.before_due import TtlConflict
-    from pulsar_admin.store.search.pending import FutureDated
+    from pulsar_admin.store.search.expiry import FutureDated
 
 
 # -- wrong clocks, as far as the index tells --------------------------------------------------------------------------
@@ -423,7 +423,7 @@ class SubscriptionFacts:
         """
         if self.ttl is None or isinstance(self.ttl, Unknown):
             return self.ttl
-        from pulsar_admin.store.search.pending import PendingSearch, read_future_dated  # all of searches
+        from pulsar_admin.store.search.expiry import PendingSearch, read_future_dated  # all of searches
 
         search = PendingSearch(self.of.reader, self.of.topic, self.cursor.state, "auto")
         return Unknown.unless(lambda: read_future_dated(search, self.of.now_ms + Clocks.TOLERANCE_MS))

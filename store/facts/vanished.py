@@ -316,7 +316,7 @@ def _detached(reader: EntryReader, orphans: Iterable[_LedgerOfGoneNode]) -> Iter
     for name, ledgers in detached.items():
         if not has_row(reader.txn, name.path) or _has_view(reader, name):
             continue
-        from pulsar_admin.store.compaction.floor import unfit_text  # a store without such a ledger needs none of it
+        from pulsar_admin.store.compaction.status import unfit_text  # a store without such a ledger needs none of it
 
         views = []
         for one in ledgers:
@@ -332,8 +332,8 @@ def _detached(reader: EntryReader, orphans: Iterable[_LedgerOfGoneNode]) -> Iter
 
 def keys_of_view_alone(reader: EntryReader, view: DetachedView) -> tuple[str, ...] | Unknown:
     """Return the keys of ``view`` that the ledgers of its topic do not have."""
-    from pulsar_admin.store.compaction.floor import read_detached
     from pulsar_admin.store.compaction.reading import find_dropped_keys
+    from pulsar_admin.store.compaction.status import read_detached
 
     try:
         topic = read_topic(reader.txn, view.name)

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from pulsar_admin.store.facts.next_message import NextMessage
     from pulsar_admin.store.policies.in_force import MessageTtl
     from pulsar_admin.store.policies.quotas import QuotaState
-    from pulsar_admin.store.search.pending import FutureDated
+    from pulsar_admin.store.search.expiry import FutureDated
 
 RANGES_MAX = 10_000
 """``managedLedgerMaxUnackedRangesToPersist`` of a broker that sets nothing."""

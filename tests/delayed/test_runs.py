@@ -11,7 +11,7 @@ from pulsar_admin.store.db.delayed_entries import DelayedRows
 from pulsar_admin.store.db.delayed_rules import IndexRules
 from pulsar_admin.store.delayed import runs as module
 from pulsar_admin.store.delayed.runs import SortedRuns, open_runs
-from pulsar_admin.store.delayed.verify import MessagePlaces, distinct
+from pulsar_admin.store.delayed.trackers import MessagePlaces, distinct
 from tests.deep import deep_but_for
 from tests.delayed.world import messages_of
 

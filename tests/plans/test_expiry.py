@@ -42,10 +42,10 @@ from pulsar_admin.store.search.expiry import (
     BROKER,
     ExpiryRule,
     ForecastQuestion,
+    PendingSearch,
     expire_by_time,
     iter_forecast,
 )
-from pulsar_admin.store.search.pending import PendingSearch
 from tests.stores import put_node, read_rows
 from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store
 
