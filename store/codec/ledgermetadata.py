@@ -89,7 +89,8 @@ class Segment(NamedTuple):
     first_entry_id: int
     members: tuple[str, ...]
 
-    __repr__ = one_line
+    def __repr__(self) -> str:
+        return one_line(self)
 
 
 class LedgerMetadata(Answer, frozen=True):

@@ -39,7 +39,8 @@ class NodeStat(NamedTuple):
     modified_ms: int
     ephemeral: bool
 
-    __repr__ = one_line
+    def __repr__(self) -> str:
+        return one_line(self)
 
 
 def decode_value(raw: bytes, where: str) -> tuple[NodeStat, bytes]:

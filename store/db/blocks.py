@@ -277,7 +277,8 @@ class LedgerSums(NamedTuple):
     unframed: int  # entries without a message header
     max_lac: int  # largest last-add-confirmed that a writer put into an entry
 
-    __repr__ = one_line
+    def __repr__(self) -> str:
+        return one_line(self)
 
     @property
     def is_stamped(self) -> bool:

@@ -47,7 +47,8 @@ class Node(NamedTuple):
     stat: NodeStat
     value: bytes
 
-    __repr__ = one_line
+    def __repr__(self) -> str:
+        return one_line(self)
 
 
 def tree_key(path: str) -> bytes:

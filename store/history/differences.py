@@ -42,7 +42,8 @@ class Difference(NamedTuple):
     before: bytes | None
     after: bytes | None
 
-    __repr__ = one_line
+    def __repr__(self) -> str:
+        return one_line(self)
 
     @property
     def change(self) -> str:

@@ -30,7 +30,8 @@ class NextIndex(NamedTuple):
     index: int  # type: ignore[assignment]  # hides tuple.index, which nobody calls
     position: Position
 
-    __repr__ = one_line
+    def __repr__(self) -> str:
+        return one_line(self)
 
 
 class IndexFound(Answer, frozen=True):

@@ -87,7 +87,8 @@ class BlockRead(NamedTuple):
     first: Position
     entries: int
 
-    __repr__ = one_line
+    def __repr__(self) -> str:
+        return one_line(self)
 
 
 class Explanation(Struct, frozen=True):
