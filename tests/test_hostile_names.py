@@ -252,6 +252,7 @@ _OUR_WORDS = {  # ours, or a number: none is a name from data
     ("store/rules/subscriptions.py", "format_age_ms(2 * ttl.seconds * 1000)"),
     ("store/rules/subscriptions.py", "facts.of.topic.at_rank(loss.end)"),
     ("pulsar_admin/api/topics.py", "command"),
+    ("pulsar_admin/upstream_list.py", "command"),
     ("pulsar_admin/cli.py", "meant"),
     ("pulsar_admin/cli.py", "command"),
     ("store/rules/words.py", "place"),

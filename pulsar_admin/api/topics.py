@@ -374,9 +374,8 @@ class Topic(PolicyPlans):
         session = self._session
         with session.reporting() as problems, session.scan() if scans else session.reader() as reader:
             answer = read(reader, self._name, *given, problems)
-            session.warn_of_broken(
-                reader.txn, topics.existing_partitions(reader.txn, self._name) or self._expanded(reader.txn)
-            )
+            names = topics.existing_partitions(reader.txn, self._name) or self._expanded(reader.txn)
+            session.warn_of_broken(reader.txn, names)
             return answer
 
     def stats(
