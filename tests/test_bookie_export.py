@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-import pulsar_admin as pa
 from pulsar_admin.store.codec.bookie import decode_cookie, encode_cookie
 from pulsar_admin.store.codec.dbledger import decode_location_row
 from pulsar_admin.store.codec.digest import DigestType
@@ -123,19 +122,6 @@ def test_a_second_export_finds_everything_there(store: Path, cluster: Path, cli:
     again = cli("--store", store, "store", "export", "bookie", *_targets(cluster), "-o", "json").json
     assert (len(again["ledgers"]), again["written"], again["change"]) == (6, [], None)
     assert digest_of(cluster) == before
-
-
-def test_python_puts_them_there_as_the_command_does(store: Path, cluster: Path, cli: Cli) -> None:
-    before = digest_of(cluster)
-    with pa.open_store(store, writable=True) as opened:
-        assert opened.export_bookies(_targets(cluster), dry_run=True).dry_run is True
-        assert digest_of(cluster) == before
-        ledgers = opened.export_bookies(_targets(cluster)).ledgers
-    for ledger, ledger_id in zip(ledgers, (0, 4, 9) * 2, strict=True):
-        inside = cluster / "bookie2" / f"ledgers{ledger.ledger_id % 2}" / "current"
-        assert _entries(inside, ledger.ledger_id) == _originals(cluster, ledger_id)
-    again = cli("--store", store, "store", "export", "bookie", *_targets(cluster), "-o", "json").json
-    assert again["written"] == []
 
 
 def test_metadata_goes_out_only_behind_the_entries(store: Path, cluster: Path, tmp_path: Path, cli: Cli) -> None:

@@ -16,7 +16,6 @@ from click.shell_completion import ShellComplete
 
 from pulsar_admin import command_table
 from pulsar_admin.cli import TableGroup, root
-from pulsar_admin.command_table import Row
 from pulsar_admin.global_options import UPSTREAMS
 from pulsar_admin.needs_broker import NEEDS, Need
 from pulsar_admin.suggest import READS, suggestions, verbs_of
@@ -48,27 +47,6 @@ def test_help_imports_no_command_module() -> None:
         assert "sample" in done.stdout
 
 
-def test_root_help_lists_groups_that_hold_commands(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(command_table.GROUPS, "hollow", "Nothing in here.")
-    monkeypatch.setitem(command_table.COMMANDS, "hollow", {})
-    text = cli("--help").stdout
-    assert "sample" in text
-    assert "hollow" not in text
-    assert "No such command" in cli("hollow").stderr
-
-
-def test_command_help_shows_examples_output_errors_and_aliases(cli: Cli) -> None:
-    text = cli("sample", "alias-of-rows", "--help").stdout
-    assert "$ pulsar-admin sample rows a b\n" in text
-    assert "topic-not-found (5)" in text
-    assert "Also called:\n  alias-of-rows" in text
-    assert "--dry-run" not in text
-    assert "--spark" not in text
-    assert "--spark" in cli("sample", "each", "--help").stdout
-    changing = cli("sample", "change", "--help").stdout
-    assert all(flag in changing for flag in ("--dry-run", "--plan FILE", "-y, --yes"))
-
-
 @pytest.mark.parametrize(
     ("command", "code"), [("apply x", 3), ("delayed build x", 2), ("store export standalone x", 3), ("store index", 2)]
 )
@@ -79,16 +57,6 @@ def test_a_plan_that_is_refused_is_not_offered(cli: Cli, command: str, code: int
     assert "--dry-run" in result.stderr
     assert "changes nothing" not in result.stderr
     assert "  --plan FILE  " not in cli(*command.split(), "--help").stdout
-
-
-def test_nested_groups(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(command_table.GROUPS, "sample inner", "Inner group.")
-    monkeypatch.setitem(
-        command_table.COMMANDS, "sample inner", {"list": Row("tests.sample_commands:names", "Print names.")}
-    )
-    assert "Inner group." in cli("sample", "--help").stdout
-    assert cli("sample", "inner", "list", "a/b").exit_code == 0
-    assert "No such command" in cli("sample inner", "list", "a/b").stderr
 
 
 def test_a_group_or_the_program_alone_shows_help_and_is_a_usage_error(cli: Cli) -> None:
@@ -292,15 +260,6 @@ def test_usage_errors(cli: Cli, arguments: list[str], words: str) -> None:
 
 
 # -- environment and file ---------------------------------------------------------------------------------------------
-
-
-def test_environment_and_file(cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    (tmp_path / "config.toml").write_text('store = "/file"\nclock = "broker"\n')
-    monkeypatch.setenv("PULSAR_ADMIN_CONFIG", str(tmp_path / "config.toml"))
-    assert (cli("sample", "parse").json["store"], cli("sample", "parse").json["clock"]) == ("/file", "broker")
-    monkeypatch.setenv("PULSAR_ADMIN_STORE", "/environment")
-    assert cli("sample", "parse").json["store"] == "/environment"
-    assert cli("sample", "parse", "--store", "/line").json["store"] == "/line"
 
 
 def test_consent_does_not_come_from_the_environment(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,5 @@
 """``store import cluster`` and ``store add``: a recorded cluster's disks under other names, in parts, and what cannot be one cluster's."""
 
-import json
 import re
 import shlex
 import shutil
@@ -28,7 +27,7 @@ from tests.conftest import Cli, CliResult
 from tests.encoders import encode_entry
 from tests.fake_zookeeper import FakeZooKeeper, Znode
 from tests.reading_zookeeper import transactions_of
-from tests.stores import read_rows, read_store
+from tests.stores import read_store
 from tests.worlds import copy_tree, digest_of, world
 
 IDS = ("bk0test", "bk1test", "bk2test")
@@ -100,23 +99,6 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 # -- what is in the store ---------------------------------------------------------------------------------------------
-
-
-def test_a_bookie_beside_a_standalone_directory(whole: Any, tmp_path: Path, cli: Cli) -> None:
-    """What was copied as one directory lacks two bookies; they are linked and copied into the store."""
-    root, path, disks = tmp_path / "data", tmp_path / "s", world("cluster") / "clean"
-    root.mkdir()
-    for name in ("zookeeper", "bookkeeper0"):
-        (root / name).symlink_to(disks / name)
-    copy_tree(disks / "bookkeeper1", tmp_path / "linked")  # a link needs the same file system
-    answer = cli("--store", path, "store", "import", "standalone", root).ends(0, "1 of 3 bookies imported")
-    assert cli("--store", path, "store", "add", "bookie", tmp_path / "linked", "--link").exit_code == 0
-    assert cli("--store", path, "store", "add", "bookie", disks / "bookkeeper2", "--copy").exit_code == 0
-    assert content(path) == whole("clean")
-    modes = read_rows(path, lambda txn: {(log.bookie, log.mode) for log in iter_logs(txn)})
-    assert modes == set(zip(IDS, ("referenced", "linked", "copied"), strict=True))
-    answer = cli("--store", path, "store", "refresh", "-o", "json")
-    assert (answer.exit_code, answer.json["newFiles"], answer.json["nodesUpdated"]) == (0, [], 0)
 
 
 # -- several directories of one bookie --------------------------------------------------------------------------------
@@ -288,19 +270,6 @@ def test_a_bookie_that_the_metadata_does_not_know_is_not_added(disks: Path, tmp_
     assert answer.exit_code == 1
     assert "1 of 3 bookies imported" in answer.stderr
     assert "no journal" not in answer.stderr
-
-
-def test_of_a_bookie_in_doubt_nothing_is_said_to_be_missing(disks: Path, tmp_path: Path, cli: Cli) -> None:
-    path, doubtful = tmp_path / "s", _with_cookie(disks, 2, "/pulsar-c4/data/bookkeeper1", "/elsewhere")
-    words = [word for number in (1, 3) for word in ("--bookie", bookie(disks, number))]
-    words += ["--zookeeper", disks / "zk", "--bookie", doubtful]
-    assert cli("--store", path, "store", "import", "cluster", *words).exit_code == 1
-    rows = json.loads(cli("--store", path, "ledgers", "underreplicated", "-o", "json").stdout)
-    assert {row["short"] for row in rows} == {0}
-    assert {(found["bookie"], found["imported"], found["missing"]) for row in rows for found in row["bookies"]} == {
-        ("bk1test", False, 0)
-    }
-    assert "copies-missing" not in cli("--store", path, "store", "check").stdout
 
 
 def test_a_stopped_import_of_other_parts_is_named(disks: Path, tmp_path: Path, cli: Cli) -> None:

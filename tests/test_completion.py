@@ -41,40 +41,6 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-@pytest.mark.parametrize(
-    ("line", "words"),
-    [
-        ("compa", ["compaction"]),
-        ("topics stats-i", ["stats-internal"]),
-        ("topics list --dr", []),
-        ("topics list --output=js", ["--output=json", "--output=jsonl"]),
-        ("topics stats-internal ac", ["acme/"]),
-        ("topics stats-internal acme/o", ["acme/orders/"]),
-        ("topics stats-internal acme/orders/par", ["acme/orders/parts"]),
-        ("topics stats-internal acme/orders/parts-partition-", [f"acme/orders/parts-partition-{n}" for n in range(3)]),
-        ("topics stats-internal persistent://acme/o", ["persistent://acme/orders/"]),
-        ("topics stats-internal pla", ["plain"]),
-        ("topics stats-internal public/default/__c", ["public/default/__change_events"]),
-        ("topics stats-internal public/default/a\\ b", ["public/default/a b,c"]),
-        ("topics list acme/o", ["acme/orders"]),
-        ("topics peek-messages public/default/plain -s h", ["half", "holes"]),
-        ("topics peek-messages public/default/plain --subscription h", ["half", "holes"]),
-        ("topics peek-messages -s h", []),
-        ("topics peek-messages nowhere/at/all -s h", []),
-        ("namespaces list ac", ["acme"]),
-        ("ledgers info 17", ["17", "170", "171", "172", "173", "174", "175"]),
-        ("ledgers info x", []),
-        ("--store /nowhere topics stats-internal ac", []),
-        ("--store /nowhere compa", ["compaction"]),
-        ("completion ", ["bash", "zsh", "fish"]),
-    ],
-)
-def test_words_that_may_stand_there(
-    cli: Cli, store: Path, monkeypatch: pytest.MonkeyPatch, line: str, words: list[str]
-) -> None:
-    assert _asked(cli, monkeypatch, f"pulsar-admin {line}") == words
-
-
 def test_many_names_are_cut_off(cli: Cli, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(_asked(cli, monkeypatch, "pulsar-admin topics stats-internal public/many/")) == 1_000
     assert len(_asked(cli, monkeypatch, "pulsar-admin topics stats-internal public/many/t0599")) == 10

@@ -10,29 +10,6 @@ from tests.conftest import Cli
 from tests.stores import imported
 
 
-@pytest.mark.parametrize(
-    ("words", "near"),
-    [
-        ("topics stats-internal public/default/plan", ["public/default/plain"]),
-        ("topics stats-internal public/default/PLAIN", ["public/default/plain"]),
-        ("topics stats-internal publi/default/plain", ["public/default/plain"]),
-        ("topics stats-internal public/defalt/plain", ["public/default/plain"]),
-        ("topics stats-internal acme/orders/prts", ["acme/orders/parts"]),
-        ("topics list public/defalt", ["public/default"]),
-        ("topics list publc/default", ["public/default"]),
-        ("namespaces list acne", ["acme"]),
-        ("topics peek-messages public/default/plain -s hafl", ["half"]),
-        ("topics stats-internal public/default/nothing-of-that-kind", []),
-        ("ledgers info 1755", ["175", "155"]),
-        ("ledgers info 517", ["157", "117", "57"]),
-    ],
-)
-def test_an_error_names_what_was_meant(cli: Cli, demo_store: Path, words: str, near: list[str]) -> None:
-    result = cli("--store", demo_store, "-o", "json", *words.split()).ends(5)
-    assert result.error["context"].get("near", []) == near
-    assert result.error["hint"].startswith(f"did you mean {' or '.join(near)}? ") is bool(near)
-
-
 def test_a_ledger_that_is_there_without_metadata_is_no_slip_for_one_that_has_some(cli: Cli) -> None:
     """``ledgers delete`` would offer live ledgers for deletion."""
     store = imported("small", "clean")

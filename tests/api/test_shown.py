@@ -197,39 +197,6 @@ def test_hints_are_in_pythons_words(store: pa.Store) -> None:
     assert "--" not in str(zoneless.value.__notes__)
 
 
-SAID = {
-    "force": "bool",
-    "index": "bool",
-    "bits": "int",
-    "rule": "ResetRule",
-    "to": "str",
-    "chroot": "str",
-    "path": "Path",
-}
-
-
-@pytest.mark.parametrize(
-    ("hint", "words"),
-    [
-        ("see: pulsar-admin doctor --force x; or --force it", "see: pulsar-admin doctor --force x; or force=True it"),
-        ("add --to NAME, --rule broker or --bits 3", "add to=NAME, rule='broker' or bits=3"),
-        ("of them after `store export tables DIR --messages`", "of them after `store export tables DIR --messages`"),
-        ("leave --chroot away, or name another --to, of it", "leave chroot away, or name another to, of it"),
-        ("name a new directory with --store", "name a new directory with path"),
-        ("run it without --no-index", "run it without index=False"),
-        (
-            "say it with --now 2026-11-21T10:00:00.5Z, or with --now now",
-            "say it with open_store(now='2026-11-21T10:00:00.5Z'), or with open_store(now='now')",
-        ),
-        ("give --private-key the key of a consumer", "give open_store(private_keys=…) the key of a consumer"),
-        ("add --force, or give --memory more", "on the command line: add --force, or give --memory more"),
-        ("see: pulsar-admin topics expire X -t 3d; or -t", "see: pulsar-admin topics expire X -t 3d; or -t"),
-    ],
-)
-def test_a_hint_names_parameters_and_else_the_command_line(hint: str, words: str) -> None:
-    assert hint_in_python(hint, SAID) == words
-
-
 @pytest.mark.parametrize("name", ["ttl", "before", "time"])
 def test_an_age_is_what_the_method_calls_it(name: str) -> None:
     hint = "give the age with -t, for example -t 3d, as in pulsar-admin topics expire X -t 3d"

@@ -14,10 +14,9 @@ from pulsar_admin.store.codec.ledgermetadata import ledger_path
 from pulsar_admin.store.db.tree import tree_key
 from tests.altering import flip
 from tests.conftest import Cli
-from tests.reclaiming import CURRENT, disk_bytes, entries, half_dead_bookie, listed_ledgers
 from tests.recovery.test_preflight import BOOKIES, listed, replayed, rows_of
 from tests.stores import NOW_MS, copied, imported, write_rows
-from tests.worlds import CLUSTER, copy_tree, oracle, world
+from tests.worlds import CLUSTER, oracle, world
 
 PLAIN = "public/default/plain"
 ROWS = oracle("small")["topics"][PLAIN]["messages"]
@@ -267,32 +266,6 @@ def test_lost_ledgers_are_mended(tmp_path: Path, damages_stores: None) -> None:
 
 
 # -- disks of bookies -----------------------------------------------------------------------------------------------
-
-
-def test_a_bookie_is_freed_as_by_the_command(tmp_path: Path, cli: Cli) -> None:
-    data, other = half_dead_bookie(tmp_path / "data"), tmp_path / "other"
-    copy_tree(data, other)
-    words = "store", "reclaim", data / "bookkeeper", "--metadata", data / "metadata", "--below", "60"
-    told = cli(*words, "--dry-run", "-o", "json").json
-    with pytest.warns(pa.PartialData, match="but no topic"):
-        pa.import_standalone(other, tmp_path / "store")
-    with pa.open_store(tmp_path / "store") as store:
-        by_store = pa.reclaim(str(data / "bookkeeper"), metadata=store, below_percent=60, dry_run=True)
-        assert [(log.log, log.action) for log in by_store.logs] == [(row["log"], row["action"]) for row in told["logs"]]
-    plan = pa.reclaim(str(other / "bookkeeper"), metadata=other / "metadata", below_percent=60, dry_run=True)
-    assert plan.frees_bytes == told["freesBytes"] > 0
-    assert f"{told['deletedLedgers']:,} ledgers" in plan.loses
-    alive = listed_ledgers(other / "metadata")
-    (other / CURRENT / "7777.log").write_bytes(b"no log")
-    before, taken = entries(other / CURRENT, alive), disk_bytes(other / CURRENT)
-    done = cli(*words, "--yes", "-o", "json").json
-    with pytest.warns(pa.PartialData, match=r"7777\.log is skipped") as caught:
-        result = pa.reclaim(str(other / "bookkeeper"), metadata=other / "metadata", below_percent=60)
-    assert {Path(one.filename) for one in caught} == {Path(__file__)}
-    assert (result.deleted_logs, result.moved_entries) == (done["deletedLogs"], done["movedEntries"])
-    assert result.moved_entries > 0
-    assert entries(other / CURRENT, alive) == before
-    assert result.freed_bytes == taken - disk_bytes(other / CURRENT)
 
 
 # -- what would be lost, and earlier acknowledgements ---------------------------------------------------------------

@@ -159,38 +159,6 @@ def test_a_note_that_is_new_fails_nothing(cli: Cli) -> None:
     assert answer.exit_code == 0
 
 
-_ROW = dict.fromkeys(("severity", "code", "where", "message", "broker", "mend", "page"), "x") | {
-    "atStakeBytes": 0,
-    "atStakeMessages": 0,
-}
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("", None),
-        ("[]", None),
-        ("[", "is no list of findings"),
-        ("{}", "'code' is missing"),
-        ("[1]", "an entry is 1, not an object"),
-        ('[{"change":"new"}]', "it was made with --since"),
-        (json.dumps([_ROW | {"message": 5}]), "a value has another kind"),
-        (json.dumps([_ROW | {"atStakeBytes": "5"}]), "a value has another kind"),
-        ("[" * 100_000, "is no list of findings"),
-        ("\udcff", "is no list of findings"),
-    ],
-)
-def test_a_file_of_something_else(text: str, said: str | None, tmp_path: Path, cli: Cli) -> None:
-    (tmp_path / "file").write_bytes(text.encode(errors="surrogateescape"))
-    answer = cli("--store", imported("small", "clean"), "doctor", "--since", tmp_path / "file")
-    if said is None:  # nothing was found then
-        assert answer.stdout.splitlines()[1].endswith(" 13 new, 0 unchanged")
-    else:
-        assert answer.exit_code == 2
-        assert said in answer.stderr
-        assert "pulsar-admin doctor -o json" in answer.stderr
-
-
 def test_what_is_summed_up_hides_nothing_after_it(tmp_path: Path, cli: Cli) -> None:
     asked = ("--store", imported("small", "clean"), "doctor", "--each", 1, "-o", "json")
     (tmp_path / "file").write_text(cli(*asked).stdout)

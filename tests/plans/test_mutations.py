@@ -113,15 +113,6 @@ def test_it_stands_where_the_broker_moved_it(case: Case) -> None:
         assert case.after in map(shown, answers)
 
 
-@pytest.mark.parametrize("case", _cases("expire-position"))
-def test_expire_by_position(case: Case) -> None:
-    """Also by the other rule."""
-    with opened(case) as (reader, topic, cursor):
-        body = case.mutation["body"]
-        request = ExpiryRequest(case.mutation["at_ms"], UpTo(Position(body["ledgerId"], body["entryId"])), ALL_BEFORE)
-        assert shown(expiry_move(reader, topic, cursor, request).state) == case.after
-
-
 @pytest.mark.parametrize("case", _cases("expire-time"))
 def test_expire_by_age_drops_nothing_young(case: Case) -> None:
     """Against the messages' own recorded times, not the search's."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pulsar_admin.store.codec.cursor import CursorInfo, CursorState
+from pulsar_admin.store.codec.cursor import CursorState
 from pulsar_admin.store.codec.managedledger import decode_managed_ledger
 from pulsar_admin.store.codec.schema import decode_schema_locator
 from pulsar_admin.store.db.environment import Txn, open_store
@@ -17,7 +17,7 @@ from pulsar_admin.store.model.reader import EntryReader, open_reader
 from pulsar_admin.store.model.topics import COMPACTED_LEDGER, Topic, iter_topics, read_topic
 from pulsar_admin.store.names import Position, parse_topic
 from pulsar_admin.store.recovery.evidence import iter_schema_entries
-from pulsar_admin.store.recovery.from_ledgers import HOLDING, LedgerSurvey, Sources, _cursor
+from pulsar_admin.store.recovery.from_ledgers import HOLDING
 from tests.conftest import Cli
 from tests.stores import copied, imported, lose_nodes, read_rows, read_store, write_rows
 from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store
@@ -149,21 +149,6 @@ def test_with_an_earlier_state_everything_comes_back(name: str, tmp_path: Path, 
             }
 
 
-@pytest.mark.parametrize("named", [-1, 0, 5])
-def test_a_cursor_ledger_that_an_earlier_node_left_says_less_than_the_node(named: int, tmp_path: Path) -> None:
-    """A node with the position in it was written behind the ledger that was there then; one that names a ledger was not."""
-    ledger_id = max(named, 0)
-    topics = {"a/b/t": MadeTopic([[Made(CREATED_MS)] * 3], cursors={"s": CursorInfo(named, Position(10, 0))})}
-    path = make_store(tmp_path / "made", topics, {ledger_id: CursorState(Position(10, 1))})
-    name = parse_topic("a/b/t")
-    with open_store(path) as store, open_reader(store) as reader:
-        survey = LedgerSurvey(cursors={name: {"s": [ledger_id]}})
-        found = _cursor(Sources(reader, CREATED_MS, reader), survey, read_topic(reader.txn, name), "s")
-    assert found is not None
-    wanted = ("the earlier state", Position(10, 0)) if named < 0 else (f"cursor ledger {named}", Position(10, 1))
-    assert (found.witness, found.state.mark_delete) == wanted
-
-
 def test_what_is_there_stays(tmp_path: Path, cli: Cli) -> None:
     """One topic is lost: it alone is written, where that is asked for, and undo takes it away again."""
     store = copied("small", "clean", tmp_path)
@@ -209,19 +194,3 @@ def test_an_unknown_layout_is_refused(tmp_path: Path, cli: Cli) -> None:
     result = cli("--store", store, "store", "recover")
     assert result.exit_code != 0
     assert "HierarchicalLedgerManagerFactory:1, found" in result.stderr
-
-
-def test_without_the_name_of_the_cluster_all_but_policies_comes_back(tmp_path: Path, cli: Cli) -> None:
-    """The plan says so, before and after, until the name is given."""
-    store = copied("small", "clean", tmp_path)
-    policies = cli("--store", store, "namespaces", "policies", "acme/iot", "-o", "json").json
-    lose_nodes(store, *LOST)
-    for _ in range(2):
-        result = cli.done("--store", store, "store", "recover")
-        assert "the cluster's name was lost with /admin" in result.stdout
-        assert "--cluster NAME" in result.stdout
-    assert cli("--store", store, "topics", "stats", "acme/iot/skewed").exit_code == 0
-    assert cli("--store", store, "store", "recover", "--level", "A", "--cluster", "standalone").exit_code == 0
-    made = cli("--store", store, "namespaces", "policies", "acme/iot", "-o", "json").json
-    assert made["replication_clusters"] == policies["replication_clusters"]
-    assert "not rebuilt" not in cli("--store", store, "store", "recover", "--dry-run").stdout

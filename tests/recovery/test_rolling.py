@@ -8,11 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 from msgspec import Struct
-from msgspec.structs import replace
 
-from pulsar_admin.store.codec.ledgermetadata import LedgerState, encode_ledger_metadata, ledger_path
+from pulsar_admin.store.codec.ledgermetadata import LedgerState
 from pulsar_admin.store.db.environment import open_store
-from pulsar_admin.store.db.tree import read_node
 from pulsar_admin.store.model.cursors import read_cursors
 from pulsar_admin.store.model.ledgers import find_metadata, iter_indexed_ids, read_ledger
 from pulsar_admin.store.model.reader import open_reader
@@ -20,12 +18,12 @@ from pulsar_admin.store.model.topics import iter_topics, read_topic
 from pulsar_admin.store.names import parse_topic
 from pulsar_admin.store.recovery import closing
 from pulsar_admin.store.recovery.chains import LOST_AND_FOUND
-from pulsar_admin.store.recovery.closing import close_ledger, fit_ensembles, make_ledger
+from pulsar_admin.store.recovery.closing import fit_ensembles, make_ledger
 from pulsar_admin.store.recovery.rolling import _rolled_topic
 from tests.conftest import Cli
 from tests.deep import deep_but_for
 from tests.plans.test_restoring import holders_of
-from tests.stores import apply_values, copied, imported, put_back, put_node, read_rows, read_store
+from tests.stores import apply_values, imported, put_back, read_rows
 from tests.worlds import CLUSTER, copy_tree, world
 
 
@@ -111,21 +109,6 @@ def test_metadata_of_ledgers_is_what_brokers_wrote(tmp_path: Path, cli: Cli) -> 
             assert holders_of(old) == holders_of(new)
         last = find_metadata(now, ids[-1])  # open when it was killed
         assert last.state is LedgerState.CLOSED
-
-
-def test_entries_after_an_end_are_counted_apart_from_missing_ones(tmp_path: Path) -> None:
-    store = copied("small", "clean", tmp_path)
-    with open_store(store) as opened, opened.read() as txn:
-        node, metadata = read_node(txn, ledger_path(9)), find_metadata(txn, 9)
-        entries = read_ledger(txn, 9).sums.entries
-    for last, expected in (
-        (3, (3, 0, entries - 4)),
-        (entries - 1, (entries - 1, 0, 0)),
-        (entries + 1, (entries - 1, 0, 0)),
-    ):
-        put_node(store, node.path, encode_ledger_metadata(replace(metadata, last_entry_id=last), node.value))
-        closed = read_store(store, lambda reader: close_ledger(reader, 9, {}))
-        assert (closed.metadata.last_entry_id, closed.missing, closed.behind) == expected
 
 
 def test_a_made_ledger_has_every_entry_from_one_on() -> None:
