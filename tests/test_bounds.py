@@ -1004,6 +1004,7 @@ BOUNDS: dict[str, list[tuple[Any, object]]] = {
         N(ledger_id=7, place=lambda index: (1, 10, 5), entry_id=lambda index: 3), 0, False), EntryRow(7, 3, "it is damaged", None, 10, 5))],
     "store.recovery.restore:_cursor": [((None, N(name=A_TOPIC, stat=None), "s", IN_LEDGER,
         _Unreadable(NothingMatches("it is unknown")), 0), replace(IN_LEDGER_THEN, problem="it is unknown"))],
+    "store.scan.ledgers_map:_ledgers_of": [(("/nowhere/0.log",), None)],
     "store.transfer.ledger_export:_is_entry": [((Path("/nowhere"), N(metadata=None), N(log_id=0, pos=0), 5), False)],
     "store.transfer.reading:_state_of": [((Path("/nowhere"),), None)],
     "store.history.words:_deleted": [((PLAIN, b"\xff"), ["deleted"])],
@@ -1151,6 +1152,15 @@ REFUSED: dict[str, list[tuple[Any, str]]] = {
         piece=N(path="p"), error=lambda: N(message="it failed"))])), None, (), None), said) for is_full, reason, said in (
         (True, "it does not see p", "it failed"), (False, "it does not see p", "it does not see p"), (False, "", "it failed"))],
     "store.tables.rows:cluster_name": [((None, ""), "'' is no name of a cluster"), ((None, "\ud800"), "is no name of a cluster")],
+    "store.changes.bookies:plan_rename": [((None, "a:1", "b c", 0), "'b c' is not the id of a bookie")],
+    "store.changes.deleting:_terminal_position": [((N(ledgers=(), name=A_TOPIC),), "has no ledger yet")],
+    "store.changes.ledger_metadata:find_ensembles": [((7, {}, -1, None), "ledger 7 is empty"),
+        ((7, {"a": np.arange(2), "b": np.arange(1)}, 1, None), "entry 1 is on a alone, others on 2 bookies")],
+    "store.changes.resources:plan_set_setting": [((None, "maxTenants", "", 0), "the value is empty"),
+        ((None, "loadManagerClassName", "x", 0), "Invalid dynamic-config value"), ((None, "x", "1", 0), "non-dynamic configuration")],
+    "store.changes.resources:properties_of": [(([pair],), f"Invalid key value pair '{pair}'") for pair in ("a", "=b")],
+    "store.changes.schemas:_check_definition": [
+        ((N(type_name="INT32", definition=b"x"),), "Invalid schema definition data for int32 schema : 'x'")],
     "store.changes.plan:read_plan": [((Path("/"),), "/ cannot be read")],
     "store.db.export_intent:find_intent": [((N(get=lambda *of: b"x"),), "what an export meant to write is damaged")],
     "store.files:open_lock_file": [((Path("/"),), "it is a directory")],
