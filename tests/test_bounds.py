@@ -99,10 +99,13 @@ from pulsar_admin.store.errors import (
     StoreError,
     Unsupported,
 )
+from pulsar_admin.store.facts import vanished
+from pulsar_admin.store.facts.indexes import iter_log_ledgers
 from pulsar_admin.store.facts.numbers import Blocker
 from pulsar_admin.store.facts.partitions import Partitions, find_disagreeing
 from pulsar_admin.store.facts.topics import Clocks, TopicFacts, is_on_time
 from pulsar_admin.store.history.as_of import Moment
+from pulsar_admin.store.history.versions import Flaw, Version
 from pulsar_admin.store.index.rebuild import Difference
 from pulsar_admin.store.kernels.columns import RECORD
 from pulsar_admin.store.kernels.producers import number_spans
@@ -133,7 +136,7 @@ from pulsar_admin.store.reports.shell import Selection
 from pulsar_admin.store.reports.verify import EntryRow
 from pulsar_admin.store.rules.finding import Finding, Severity
 from pulsar_admin.store.rules.judging import weight
-from pulsar_admin.store.scan import ledgers_map
+from pulsar_admin.store.scan import ledgers_map, typed_values
 from pulsar_admin.store.scan.ledgers_map import FalseMap
 from pulsar_admin.store.scan.sources import ListedObject, list_prefix
 from pulsar_admin.store.sources import log_files
@@ -1269,6 +1272,37 @@ def test_disks_that_are_wrong_in_one_way(tmp_path: Path) -> None:
         log.write_bytes(data)
         _verify_map(log, verdict := LogVerdict("0.log", "entry-log"), {})
         assert (verdict.problems, said in verdict.map, ledgers_map._ledgers_of(str(log))) == (problems, True, None)
+    log.write_bytes(entrylog.encode_header(entrylog.EntryLogHeader(1, 0, 0)))
+    unread: list[str] = []
+    (found,) = iter_log_ledgers(N(logs=lambda: [tmp_path / "none.log", log]), unread)
+    assert (found.path, len(unread)) == (log, 1)
+
+
+def test_values_that_their_schema_does_not_have() -> None:
+    decimal = typed_values._decimal({"precision": 3, "scale": 1}).convert
+    for convert, value, text in (
+        (typed_values._integer(8), 128, "128 is not a number of 8 bits"),
+        (typed_values._integer(8), -129, "-129 is not a number of 8 bits"),
+        (decimal, "x", "'x' is not a decimal number"),
+        (decimal, "1" * 50, "has more than 3 digits"),
+        (decimal, "123.4", "123.4 does not fit a decimal of 3 digits"),
+        (decimal, "1.25", "1.25 does not fit a decimal of 3 digits"),
+    ):
+        with pytest.raises(ValueError, match=text):
+            convert(value)
+    keys = {"key": pa.array(["a", "_"]), "keyEncoded": pa.array([False, True])}
+    assert typed_values._key_bytes(pa.RecordBatch.from_pydict(keys), A_TOPIC).to_pylist() == [b"a", b"_"]
+
+
+def test_the_last_value_of_what_was_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = [
+        Flaw(Path("log.1"), "damaged"),
+        *(Version("p", 1, 2, None, "set", value, 0) for value in (b"a", b"b", None)),
+    ]
+    monkeypatch.setattr(vanished, "find_servers", lambda sources: ())
+    monkeypatch.setattr(vanished, "iter_versions", lambda *of: said)
+    reader = N(txn=N(store=N(info=N(sources=()))))
+    assert vanished._last_values(reader, ["p"]) == {"p": b"b"}
 
 
 def test_ledger_0_is_a_ledger() -> None:
