@@ -1,7 +1,6 @@
-"""Plans: changes to preview, save and apply, with the calls that made them.
+"""Plans: changes to preview, save and apply, with the calls that made them, which a plan file has and applying it repeats.
 
-A plan file has the call; applying the file repeats it. The command line calls the same methods, so files from Python and from
-commands are the same. Imports nothing that changes a store, because reading code also imports this.
+Commands call the same methods, so their files are the same. Imports nothing that changes a store: reading code imports this, too.
 """
 
 from __future__ import annotations
@@ -28,11 +27,10 @@ from pulsar_admin.store.wording import bracketed, text_html
 if TYPE_CHECKING:
     from pulsar_admin.changes import ChangeReport
     from pulsar_admin.store.changes import plan as store_plans
-    from pulsar_admin.store.changes.plan import ChangeReport as Report
-    from pulsar_admin.store.changes.plan import Plan as StorePlan
-    from pulsar_admin.store.changes.plan import PlanFile, WritingPlan
     from pulsar_admin.store.db.environment import Txn
     from pulsar_admin.store.model.reader import EntryReader
+
+    Steps = store_plans.Plan | store_plans.WritingPlan
 else:
     store_plans = later("pulsar_admin.store.changes.plan")
 
@@ -84,7 +82,7 @@ class Plan(Struct, frozen=True):
     It belongs to the store's state at that moment. If the store changed since, ``apply`` raises StalePlan: plan again.
     """
 
-    _plan: StorePlan | WritingPlan
+    _plan: Steps
     _state: str = ""
     """Of the store that it is of."""
     _request: Request | None = None
@@ -134,22 +132,19 @@ class Plan(Struct, frozen=True):
         return str(self.preview())
 
 
-def plan_of(plan: StorePlan | WritingPlan, txn: Txn) -> Plan:
+def plan_of(plan: Steps, txn: Txn) -> Plan:
     """Return a store's plan as the object that callers get."""
     return Plan(plan, store_plans.state_of(txn))
 
 
-def shown_by(plan: Plan) -> tuple[Report, ...]:
+def shown_by(plan: Plan) -> tuple[store_plans.ChangeReport, ...]:
     """Return the reports that applying a plan would give, one for each change."""
     reports = plan._plan.preview()
     return reports if isinstance(reports, tuple) else (reports,)
 
 
-def apply(session: Session, plan: Plan, *, checked: bool = False) -> tuple[Report, ...]:
-    """Apply a plan and return its reports; one without steps writes nothing, and is compared with the store only if ``checked``.
-
-    Raises as ``Store.apply``.
-    """
+def apply(session: Session, plan: Plan, *, checked: bool = False) -> tuple[store_plans.ChangeReport, ...]:
+    """Apply a plan and return its reports; one without steps is compared with the store only if ``checked``. Raises as ``Store.apply``."""
     steps = plan._plan
     if isinstance(steps, store_plans.WritingPlan):
         with session.writing() as store:
@@ -167,7 +162,7 @@ def apply(session: Session, plan: Plan, *, checked: bool = False) -> tuple[Repor
 # -- plan files -------------------------------------------------------------------------------------------------------
 
 
-def save_plan(plan: Plan, reports: tuple[Report, ...], path: Path) -> None:
+def save_plan(plan: Plan, reports: tuple[store_plans.ChangeReport, ...], path: Path) -> None:
     """Write a plan and its reports into a new file; raises as ``Plan.save``."""
     try:
         content = file_of(plan, reports)
@@ -176,15 +171,13 @@ def save_plan(plan: Plan, reports: tuple[Report, ...], path: Path) -> None:
     write_new_file(path, content.dump())
 
 
-def file_of(plan: Plan, reports: tuple[Report, ...]) -> PlanFile:
+def file_of(plan: Plan, reports: tuple[store_plans.ChangeReport, ...]) -> store_plans.PlanFile:
     """Return a plan's file content; raises ValueError for an open stream."""
     assert plan._request is not None  # each method that plans notes its call
     return store_plans.plan_file(plan._plan, plan._state, reports, plan._request.as_json())
 
 
 # -- calls ------------------------------------------------------------------------------------------------------------
-
-_HINT = "create one with --plan FILE on any command that changes something"
 
 
 class Named(Checked):
@@ -223,12 +216,12 @@ class Planner(Named):
             if _plans(name, method):
                 setattr(cls, name, _noting(method))
 
-    def _planned(self, make: Callable[[EntryReader, *Given, int], StorePlan | WritingPlan], *given: *Given) -> Plan:
+    def _planned(self, make: Callable[[EntryReader, *Given, int], Steps], *given: *Given) -> Plan:
         """Return the plan that ``make`` makes on one snapshot at the current time."""
         with self._session.reader() as reader:
             return plan_of(make(reader, *given, self._session.clock_ms), reader.txn)
 
-    def _planned_rows(self, make: Callable[[Txn, *Given, int], StorePlan | WritingPlan], *given: *Given) -> Plan:
+    def _planned_rows(self, make: Callable[[Txn, *Given, int], Steps], *given: *Given) -> Plan:
         """Return the plan that ``make``, which reads no entries, makes: see ``_planned``."""
         with self._session.read() as txn:
             return plan_of(make(txn, *given, self._session.clock_ms), txn)
@@ -268,9 +261,7 @@ def _kept(value: object) -> object:
 
 
 def call_again(session: Session, request: Mapping[str, Any], *, as_then: bool) -> Plan:  # Any: JSON
-    """Return the plan of a call stored as JSON, at the clock's time or with ``as_then``; raises InvalidValue for a
-    call that makes no plan.
-    """
+    """Return the plan of a call stored as JSON, at the clock's time, or ``as_then``; raises InvalidValue if it makes no plan."""
     from pulsar_admin.store.codec.strict_values import integer
 
     try:
@@ -291,7 +282,8 @@ def call_again(session: Session, request: Mapping[str, Any], *, as_then: bool) -
             )
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise InvalidValue(
-            "the plan was not made by a command: its request is not a call of this library", hint=_HINT
+            "the plan was not made by a command: its request is not a call of this library",
+            hint="create one with --plan FILE on any command that changes something",
         ) from error
     with session.at(moment):
         plan: Plan = call(*values, **options)

@@ -95,9 +95,8 @@ def import_standalone(
 
     session = session_of(now=now, jobs=jobs, spark=spark)
     layout = read_standalone_layout(Path(source), arguments.wanted_of(chroot, ledgers_root))
-    place = Path(path)
     with PACE.limited(max_rate):
-        return import_parts(session, layout, place, mode=mode, verify=verify, index=index, at=at)
+        return import_parts(session, layout, Path(path), mode=mode, verify=verify, index=index, at=at)
 
 
 @arguments.checked
@@ -128,10 +127,10 @@ def import_cluster(
     result are those that the metadata names. Other options and errors are those of ``import_standalone``. Also raises Refused and
     Unsupported for disks that cannot belong to one cluster.
     """
-    place, session = Path(path), session_of(now=now, jobs=jobs, spark=spark)
+    session = session_of(now=now, jobs=jobs, spark=spark)
     layout = clusters.make_layout(*given_parts(metadata, bookies, client, chroot, ledgers_root))
     with PACE.limited(max_rate):
-        return import_parts(session, layout, place, mode=mode, verify=verify, index=index, at=at)
+        return import_parts(session, layout, Path(path), mode=mode, verify=verify, index=index, at=at)
 
 
 @arguments.checked
@@ -204,13 +203,11 @@ def given_parts(
     return None if metadata is None else clusters.open_metadata(str(metadata), login, wanted, given), given
 
 
-def given_bookie(bookie: str | given_bookies.GivenBookie) -> given_bookies.GivenBookie:
+def given_bookie(bookie: str | GivenBookie) -> GivenBookie:
     """Return the bookie that a text names; raises InvalidValue."""
-    return (
-        given_bookies.parse_bookie(bookie)
-        if isinstance(bookie, str)
-        else arguments.given_object("bookie", bookie, given_bookies.GivenBookie)
-    )
+    if isinstance(bookie, str):
+        return given_bookies.parse_bookie(bookie)
+    return arguments.given_object("bookie", bookie, given_bookies.GivenBookie)
 
 
 @arguments.checked
@@ -257,9 +254,8 @@ def create_store(path: Path | str) -> None:
     """Create an empty store; ``path`` must not exist, or be empty. Raises AlreadyExists, NotFound (no parent), NotWritable, DiskFull."""
     from pulsar_admin.store.db.environment import create_store as create
 
-    place = Path(path)
-    check_new_store(place)
-    create(place, now_ms=session_of().clock_ms)
+    check_new_store(Path(path))
+    create(Path(path), now_ms=session_of().clock_ms)
 
 
 @arguments.checked
@@ -304,11 +300,10 @@ class Transfers(Checked):
             return refreshing.preview_refresh(store, warn)
 
     def refresh(self, *, forget: bool = False, verify: bool = True) -> refreshing.RefreshResult:
-        """Update the store from its sources: read new entries, merge changed metadata.
+        """Update the store from its sources: read new entries, merge changed metadata; changes made in the store stay.
 
-        Bookies at URLs are listed again. Changes made in the store stay. ``forget`` removes entries of deleted files
-        from the index; ``verify`` checks digests. ``problems`` counts cases that a person must look at. Raises NotWritable,
-        Refused, SourceNotFound, SourceChanged, DiskFull.
+        Bookies at URLs are listed again. ``forget`` removes entries of deleted files from the index; ``verify`` checks digests.
+        ``problems`` counts cases that a person must look at. Raises NotWritable, Refused, SourceNotFound, SourceChanged, DiskFull.
         """
         with self._session.writing() as store:
             size_bytes = refreshing.prepare_refresh(store)
@@ -477,7 +472,8 @@ class Transfers(Checked):
     def salvage(
         self, bookie: str | GivenBookie, *, collected: bool = False, dry_run: bool = False
     ) -> salvaging.SalvageReport:
-        """Rebuild the index of a stopped bookie from its logs and journals; cut a journal, or put marks aside, that prevent its start.
+        """Rebuild the index of a stopped bookie from its logs and journals, cut a journal that prevents its start, and put aside the
+        marks of a missing journal.
 
         ``bookie`` is that of ``import_cluster``, with all directories; ``collected`` includes ledgers that garbage collection took out of
         the index; ``dry_run`` only plans it. Metadata and copies of missing entries come from this store. Returns the findings by
