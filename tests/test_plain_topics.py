@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pulsar_admin.store.codec.cursor import CursorInfo, encode_cursor_info
-from pulsar_admin.store.codec.managedledger import LedgerInfo, ManagedLedger, encode_managed_ledger
+from pulsar_admin.store.codec.managedledger import SHADOW_SOURCE, LedgerInfo, ManagedLedger, encode_managed_ledger
 from pulsar_admin.store.codec.rocksvalue import NodeStat
 from pulsar_admin.store.db.environment import create_store, open_store
 from pulsar_admin.store.db.tree import Node, put_nodes
@@ -37,6 +37,10 @@ NODES = {
     "unread": LEDGERS,
     "unread/s": b"\xff",
     "empty": b"",
+    "shadow": encode_managed_ledger(
+        ManagedLedger((LedgerInfo(7),), properties={SHADOW_SOURCE: "persistent://t/n/plain"})
+    ),
+    "shadow/s": CURSOR,
 }
 
 

@@ -148,10 +148,10 @@ def find_plain_ledgers(value: bytes) -> list[PlainLedger] | None:
         return bare
     try:
         message, _ = _parse(value, "")
-        properties = properties_of(message.properties, "", MetadataCorrupt) if message.properties else {}
+        properties_of(message.properties, "", MetadataCorrupt)
     except StoreError:
         return None
-    return None if SHADOW_SOURCE in properties else _plain(message)
+    return _plain(message)
 
 
 def _find_bare_ledgers(value: bytes) -> list[PlainLedger] | None:
@@ -173,7 +173,7 @@ def _find_bare_ledgers(value: bytes) -> list[PlainLedger] | None:
 
 def _plain(message: managed_ledger_pb2.ManagedLedgerInfo, *, is_known: bool = False) -> list[PlainLedger] | None:
     """Return as ``find_plain_ledgers`` for a parsed message; ``is_known``: it has no unknown fields."""
-    if message.HasField("terminatedPosition"):
+    if message.HasField("terminatedPosition") or any(one.key == SHADOW_SOURCE for one in message.properties):
         return None
     ledgers, last = [], -1
     for info in message.ledgerInfo:

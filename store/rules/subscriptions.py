@@ -144,7 +144,7 @@ def _names(topic: TopicFacts, ledger_id: int) -> bool:
     except StoreError:
         return False
     custom = {} if ledger is None or ledger.metadata is None or not ledger.entries else ledger.metadata.custom
-    return ledger_id not in topic.topic.ids and claimed_topic(custom) == topic.topic.name
+    return not topic.topic.is_shadow and ledger_id not in topic.topic.ids and claimed_topic(custom) == topic.topic.name
 
 
 def _cursor_ahead(facts: SubscriptionFacts) -> Iterator[Evidence]:
