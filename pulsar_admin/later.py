@@ -17,11 +17,6 @@ def later(name: str) -> ModuleType:
     return _Later(name)
 
 
-def later_in(package: str, names: str) -> list[ModuleType]:
-    """Return the modules of a package with these names, in their order, each as ``later``."""
-    return [later(f"{package}.{name}") for name in names.split()]
-
-
 def laters(package: str, names: str) -> Iterator[ModuleType]:
     """Return ``later`` of each of a package's modules; ``names`` are separated by blanks."""
     return (later(f"{package}.{name}") for name in names.split())

@@ -12,7 +12,7 @@ from pulsar_admin import arguments
 from pulsar_admin.api.plan import Plan, Planner, plan_of
 from pulsar_admin.api.session import Given, Session
 from pulsar_admin.arguments import Clock, Duration, Place, Time
-from pulsar_admin.later import later, later_in
+from pulsar_admin.later import later, laters
 from pulsar_admin.store import errors
 from pulsar_admin.store.db.clocks import check_clock
 from pulsar_admin.store.model import cursors as model
@@ -36,14 +36,14 @@ if TYPE_CHECKING:
     from pulsar_admin.store.search.expiry import ExpiryRule
 else:
     api_pending = later("pulsar_admin.api.pending")
-    cursor_moves, log_writer, resets, subscription_changes = later_in(
+    cursor_moves, log_writer, resets, subscription_changes = laters(
         "pulsar_admin.store.changes", "cursors log_writer resets subscriptions"
     )
     expiry_plans = later("pulsar_admin.store.delayed.expiry_plans")
     why_subscription = later("pulsar_admin.store.doctor.why_subscription")
-    ack_history, restore = later_in("pulsar_admin.store.recovery", "ack_history restore")
-    backlogs, internals = later_in("pulsar_admin.store.reports", "backlog internal_stats")
-    broker_setup, by_time = later_in("pulsar_admin.store.search", "broker_setup by_time")
+    ack_history, restore = laters("pulsar_admin.store.recovery", "ack_history restore")
+    backlogs, internals = laters("pulsar_admin.store.reports", "backlog internal_stats")
+    broker_setup, by_time = laters("pulsar_admin.store.search", "broker_setup by_time")
 
 
 class Cursors(Planner):

@@ -16,7 +16,7 @@ from pulsar_admin import arguments
 from pulsar_admin.api.session import Session
 from pulsar_admin.arguments import Checked, Clock, Count, Duration, Place, Time
 from pulsar_admin.jsonify import dump_json
-from pulsar_admin.later import later, later_in
+from pulsar_admin.later import later, laters
 from pulsar_admin.store.db.clocks import check_clock
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.dump.messages import COLUMNS, MessageQuery, MessageRecord, SelectedMessages, Shown
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 else:
     dumping = later("pulsar_admin.store.dump.job")
     timelines = later("pulsar_admin.store.reports.timeline")
-    scan_messages, reducing = later_in("pulsar_admin.store.scan", "messages reducing")
+    scan_messages, reducing = laters("pulsar_admin.store.scan", "messages reducing")
     skews = later("pulsar_admin.store.search.skew")
 
 

@@ -12,7 +12,7 @@ from pulsar_admin import arguments
 from pulsar_admin.api.plan import Plan, Planner, plan_of
 from pulsar_admin.api.session import Given, Result, Session
 from pulsar_admin.arguments import Clock, Count, Duration, JavaInt, LedgerId, Place, Time
-from pulsar_admin.later import later, later_in
+from pulsar_admin.later import later, laters
 from pulsar_admin.store.codec.managedledger import SHADOW_SOURCE
 from pulsar_admin.store.db.clocks import check_clock
 from pulsar_admin.store.errors import InvalidValue, StoreError
@@ -58,27 +58,27 @@ if TYPE_CHECKING:
     from pulsar_admin.store.search import broker_setup, by_index
     from pulsar_admin.store.search import skew as skews
 else:
-    api_cursors, api_messages, api_pending = later_in("pulsar_admin.api", "cursors messages pending")
-    compaction_changes, deleting, log_writer, store_plans, policy_changes = later_in(
+    api_cursors, api_messages, api_pending = laters("pulsar_admin.api", "cursors messages pending")
+    compaction_changes, deleting, log_writer, store_plans, policy_changes = laters(
         "pulsar_admin.store.changes", "compaction deleting log_writer plan policies"
     )
-    resources, schema_changes, topic_policies, topic_changes = later_in(
+    resources, schema_changes, topic_policies, topic_changes = laters(
         "pulsar_admin.store.changes", "resources schemas topic_policies topics"
     )
     policy_codec = later("pulsar_admin.store.codec.policies")
-    forms, last_ids, occurrences, compaction_status = later_in(
+    forms, last_ids, occurrences, compaction_status = laters(
         "pulsar_admin.store.compaction", "forms last_id occurrences status"
     )
-    finding, queries = later_in("pulsar_admin.store.dump", "find_by_time messages")
-    compacted_view, cursor_model, message_model, schema_model = later_in(
+    finding, queries = laters("pulsar_admin.store.dump", "find_by_time messages")
+    compacted_view, cursor_model, message_model, schema_model = laters(
         "pulsar_admin.store.model", "compacted_view cursors messages schemas"
     )
     holes = later("pulsar_admin.store.nacks.holes")
-    in_force, table, policy_values = later_in("pulsar_admin.store.policies", "in_force table values")
-    describing, internals, stats_reports, subscription_reports, timelines = later_in(
+    in_force, table, policy_values = laters("pulsar_admin.store.policies", "in_force table values")
+    describing, internals, stats_reports, subscription_reports, timelines = laters(
         "pulsar_admin.store.reports", "describe internal_stats stats subscriptions timeline"
     )
-    broker_setup, by_index = later_in("pulsar_admin.store.search", "broker_setup by_index")
+    broker_setup, by_index = laters("pulsar_admin.store.search", "broker_setup by_index")
 
 
 QuotaKind = Literal["destination_storage", "message_age"]

@@ -269,11 +269,7 @@ def _differences(
 def compare_index(store: Store, *, verify: bool, advance: Advance, engine: Engine | None = None) -> RebuildResult:
     """Return what ``rebuild_index`` would change; the new index is built in a scratch directory and the store is only read."""
     # One transaction: beside a writer, the catalogue of one and the index of another contradict each other.
-    with (
-        store.read() as txn,
-        scratch_directory() as folder,
-        open_scratch(folder / "scratch") as scratch,
-    ):
+    with store.read() as txn, scratch_directory() as folder, open_scratch(folder / "scratch") as scratch:
         logs = tuple(iter_logs(txn))
         check_files(store, logs)
         build_index(txn, scratch, logs, verify=verify, advance=advance, engine=engine)

@@ -497,11 +497,7 @@ def _find_lost(
     held = _held_entries(store, survey)
     if not held:
         return {}, {}
-    with (
-        store.read() as txn,
-        scratch_directory() as folder,
-        open_scratch(folder / "scratch") as scratch,
-    ):
+    with store.read() as txn, scratch_directory() as folder, open_scratch(folder / "scratch") as scratch:
         ledgers = {ledger_of_key(key) for blocks in held.values() for key in blocks}
         # Only a sealed entry log says which ledgers it has.
         others = [
