@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from pulsar_admin.later import laters
 from pulsar_admin.results import Answer as Answer
 from pulsar_admin.results import Bytes as Bytes
 from pulsar_admin.results import Lines as Lines
@@ -17,18 +18,23 @@ from pulsar_admin.results import Table as Table
 from pulsar_admin.running import INDEX_ANSWERS, Running
 
 if TYPE_CHECKING:
-    from pulsar_admin.api.cursors import Cursors
-    from pulsar_admin.api.ledgers import Ledger
-    from pulsar_admin.api.namespaces import Namespace, Resources
-    from pulsar_admin.api.pending import KeptNacks
-    from pulsar_admin.api.plan import Plan
-    from pulsar_admin.api.session import Session
-    from pulsar_admin.api.store import Store
-    from pulsar_admin.api.topics import Topic
+    from pulsar_admin.api import cursors as cursor_api
+    from pulsar_admin.api import ledgers as ledger_api
+    from pulsar_admin.api import namespaces as namespace_api
+    from pulsar_admin.api import pending as pending_api
+    from pulsar_admin.api import plan as plan_api
+    from pulsar_admin.api import session as session_api
+    from pulsar_admin.api import store as store_api
+    from pulsar_admin.api import topics as topic_api
     from pulsar_admin.confirm import Plan as Previewed
     from pulsar_admin.store.changes.plan import ChangeReport
     from pulsar_admin.store.model.reader import EntryReader
     from pulsar_admin.store.names import NamespaceName, TopicName, TopicSelection
+else:
+    cursor_api, ledger_api, namespace_api, pending_api = laters(
+        "pulsar_admin.api", "cursors ledgers namespaces pending"
+    )
+    plan_api, session_api, store_api, topic_api = laters("pulsar_admin.api", "plan session store topics")
 
 FEW_MESSAGES = "so few messages, and those of files that are gone or were cut, are read in this process"
 """Why Spark was asked for and not started."""
@@ -38,12 +44,10 @@ class App(Running):
     """One run of one command. Everything is opened when first asked for and closed at the end of the command."""
 
     @cached_property
-    def session(self) -> Session:
+    def session(self) -> session_api.Session:
         """What the objects of the Python interface work on here."""
-        from pulsar_admin.api.session import Session
-
         given = self.settings
-        return Session(
+        return session_api.Session(
             self,
             given.store,
             processes=given.jobs,
@@ -66,68 +70,50 @@ class App(Running):
     # -- things of the Python interface; whether they are there is seen when they are used ----------------------------
 
     @property
-    def api(self) -> Store:
+    def api(self) -> store_api.Store:
         """The store."""
-        from pulsar_admin.api.store import Store
-
-        return Store(self.session)
+        return store_api.Store(self.session)
 
     @property
-    def resources(self) -> Resources:
+    def resources(self) -> namespace_api.Resources:
         """Tenants, clusters, bookies, brokers and limits."""
-        from pulsar_admin.api.namespaces import Resources
+        return namespace_api.Resources(self.session)
 
-        return Resources(self.session)
-
-    def topic(self, name: TopicName) -> Topic:
+    def topic(self, name: TopicName) -> topic_api.Topic:
         """A topic."""
-        from pulsar_admin.api.topics import Topic
+        return topic_api.Topic(self.session, name)
 
-        return Topic(self.session, name)
-
-    def namespace(self, name: NamespaceName) -> Namespace:
+    def namespace(self, name: NamespaceName) -> namespace_api.Namespace:
         """A namespace."""
-        from pulsar_admin.api.namespaces import Namespace
+        return namespace_api.Namespace(self.session, name)
 
-        return Namespace(self.session, name)
-
-    def cursors(self, selection: TopicSelection, subscription: str | None) -> Cursors:
+    def cursors(self, selection: TopicSelection, subscription: str | None) -> cursor_api.Cursors:
         """The cursors of a subscription (None: of all) in topics."""
-        from pulsar_admin.api.cursors import Cursors
+        return cursor_api.Cursors(self.session, selection, subscription)
 
-        return Cursors(self.session, selection, subscription)
-
-    def nacks(self, topics: Sequence[TopicName], subscription: str | None) -> KeptNacks:
+    def nacks(self, topics: Sequence[TopicName], subscription: str | None) -> pending_api.KeptNacks:
         """The nacks of a subscription (None: of all) in topics (none: in all)."""
-        from pulsar_admin.api.pending import KeptNacks
+        return pending_api.KeptNacks(self.session, topics, subscription)
 
-        return KeptNacks(self.session, topics, subscription)
-
-    def ledger(self, ledger_id: int) -> Ledger:
+    def ledger(self, ledger_id: int) -> ledger_api.Ledger:
         """A ledger."""
-        from pulsar_admin.api.ledgers import Ledger
-
-        return Ledger(self.session, ledger_id)
+        return ledger_api.Ledger(self.session, ledger_id)
 
     def show_preview(self, plan: Previewed) -> None:
         """Show what applying a plan would do, and with ``--plan`` save it."""
-        from pulsar_admin.api.plan import Plan, save_plan, shown_by
-
-        if not isinstance(plan, Plan):
+        if not isinstance(plan, plan_api.Plan):
             super().show_preview(plan)
             return
-        preview = shown_by(plan)
+        preview = plan_api.shown_by(plan)
         if self.settings.plan is not None:
-            save_plan(plan, preview, self.settings.plan)
+            plan_api.save_plan(plan, preview, self.settings.plan)
         self.show(*preview)
 
-    def change(self, plan: Plan) -> None:
+    def change(self, plan: plan_api.Plan) -> None:
         """Confirm, apply and show a plan; a plan without effect is not added to the audit log."""
         self.confirm(plan)
         self.show(*self.apply(plan))
 
-    def apply(self, plan: Plan) -> tuple[ChangeReport, ...]:
+    def apply(self, plan: plan_api.Plan) -> tuple[ChangeReport, ...]:
         """Apply a plan and return its reports; a plan without steps writes nothing. Raises StalePlan, StoreBusy."""
-        from pulsar_admin.api.plan import apply
-
-        return apply(self.session, plan)
+        return plan_api.apply(self.session, plan)
