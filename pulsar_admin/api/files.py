@@ -81,9 +81,8 @@ def diff(
 ) -> tuple[differences.Changed, ...]:
     """Return what differs between two moments (``until`` None: now), by topic, in words and ``nodes``, as ``Store.diff`` does.
 
-    ``zookeeper``, ``chroot`` and moments are those of ``history``. Subscriptions are compared as far as the metadata
-    has their positions. Missing files give a PartialData warning. Raises SourceNotFound, NothingMatches, InvalidValue,
-    MetadataCorrupt.
+    ``zookeeper``, ``chroot`` and moments are those of ``history``. Subscriptions are compared as far as the metadata has their positions.
+    Missing files give a PartialData warning. Raises SourceNotFound, NothingMatches, InvalidValue, MetadataCorrupt.
     """
     first, last = arguments.moment_of(since), None if until is None else arguments.moment_of(until)
     return diff_of(session_of(), _servers_at(zookeeper, chroot), first, last, passing=passing)
@@ -100,13 +99,11 @@ def diff_of(
 
 
 class ReclaimOptions(TypedDict, total=False):
-    """Keywords of ``reclaim``.
+    """Keywords of ``reclaim``; ``client``, ``chroot`` and ``ledgers_root`` are those of ``import_cluster``.
 
-    ``client`` is the TOML file with the login to an ensemble. Logs with a live share below ``below_percent`` (default
-    50) are compacted. ``chroot`` and ``ledgers_root`` choose the cluster of a ZooKeeper, see ``import_cluster``.
-    ``scratch`` is a directory on another disk, for logs while space is short. ``force`` accepts metadata that may be
-    older than the disks. ``accept_unknown_tree`` names metadata trees of another program or version that reference no
-    ledger of these disks.
+    Logs with a live share below ``below_percent`` (default 50) are compacted. ``scratch`` is a directory on another disk, for logs while
+    space is short. ``force`` accepts metadata that may be older than the disks. ``accept_unknown_tree`` names metadata trees of another
+    program or version that reference no ledger of these disks.
     """
 
     client: Path | str | None
@@ -189,9 +186,8 @@ def reclaimed(session: Session, plan: reclaiming.ReclaimPlan, options: ReclaimOp
 
 @arguments.checked
 def log_files(path: Path | str) -> tuple[logs.LogSummary, ...]:
-    """Return the facts in the name and header of a log, or of all logs and journals in a bookie's directory.
-
-    Raises SourceNotFound, SourceChanged, EntryLogCorrupt.
+    """Return the facts in the name and header of a log, or of all logs and journals in a bookie's directory. Raises SourceNotFound,
+    SourceChanged, EntryLogCorrupt.
     """
     return tuple(map(logs.read_log_summary, logs.log_paths(logs.log_place(path))))
 

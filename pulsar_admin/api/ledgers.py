@@ -55,9 +55,8 @@ class Recoveries(Planner):
     ) -> preflights.Preflight:
         """Return what the store's bookies, as their disks are now, would delete on starting with its metadata: ``bookies``, ``topics``.
 
-        ``empty`` assumes an empty metadata store. ``brokers`` adds what brokers with this ``broker_conf`` would delete
-        after loading every topic. Unreadable parts give a PartialData warning. Raises Refused (no bookies),
-        SourceNotFound, MetadataCorrupt, InvalidValue (``brokers`` and ``empty``).
+        ``empty`` assumes an empty metadata store. ``brokers`` adds what brokers with this ``broker_conf`` would delete after loading every
+        topic. Unreadable parts give a PartialData warning. Raises Refused (no bookies), SourceNotFound, MetadataCorrupt, InvalidValue.
         """
         _check_topics(empty, brokers or broker_conf is not None)
         return forecast_of(self._session, self._session.ask(preflights.read_store_parts, empty), brokers, broker_conf)
@@ -91,7 +90,6 @@ class Recoveries(Planner):
         program or version that reference none of the ledgers; each one not named is Refused. Raises Refused,
         Unsupported, MetadataCorrupt, InvalidValue.
         """
-        place = None if names is None else Path(names)
         if rename is not None and not (level is None and earlier is None and names is None):
             hint = "leave out --level, --earlier and --names"
             raise InvalidValue("topics of an earlier recovery of level C are renamed", hint=hint)
@@ -106,7 +104,8 @@ class Recoveries(Planner):
             if rename is not None:
                 plan = recovering.plan_renaming(sources, Path(rename), probable=probable)
             else:
-                plan = recovering.plan_recovery(sources, level, place, accept_unknown_tree, probable=probable)
+                file = None if names is None else Path(names)
+                plan = recovering.plan_recovery(sources, level, file, accept_unknown_tree, probable=probable)
             return plan_of(plan, reader.txn)
 
     def undelete(
@@ -181,8 +180,8 @@ class Recoveries(Planner):
     def forget_ledgers(self, *ledgers: LedgerId, force: bool = False, accept_unknown_tree: Sequence[str] = ()) -> Plan:
         """Plan removing every reference to ledgers: topics, cursors, compacted views and schemas continue without them.
 
-        ``accept_unknown_tree`` is that of ``recover``. Raises LedgerNotFound, and Refused for an unreferenced ledger
-        or, without ``force``, a complete one.
+        ``accept_unknown_tree`` is that of ``recover``. Raises LedgerNotFound, and Refused for an unreferenced ledger or, without
+        ``force``, a complete one.
         """
         return self._planned(ledger_references.plan_forget, ledgers, force, accept_unknown_tree)
 
@@ -285,8 +284,7 @@ class Ledger(Planner):
     def entries(self, first: int = 0, last: int | None = None) -> Iterator[verifying.EntryRow]:
         """Yield the entries ``first`` to ``last``, each read and its digest verified: location, times and sizes.
 
-        ``state`` is ``ok``, ``missing`` (in no file), or the problem. Raises LedgerNotFound, EntryNotFound (``first``
-        is after the last entry), InvalidValue (``first`` is after ``last``).
+        ``state`` is ``ok``, ``missing`` (in no file), or the problem. Raises EntryNotFound (``first`` is after the last one), InvalidValue.
         """
         start = arguments.whole_number("first", first, 0, LONG_MAX)
         end = None if last is None else arguments.whole_number("last", last, -1, LONG_MAX)

@@ -85,9 +85,8 @@ class Resources(Planner):
         return Cluster(self._session, name)
 
     def create_cluster(self, name: str, settings: Json, *, file: Path | str | None = None) -> Plan:
-        """Plan creating a cluster from settings by upstream's keys (``serviceUrl`` …; the error lists them), and those in a file.
-
-        Raises InvalidValue, AlreadyExists.
+        """Plan creating a cluster from settings by upstream's keys (``serviceUrl`` …; an error lists them), and those in a file. Raises
+        InvalidValue, AlreadyExists.
         """
         return self._planned_rows(changes.plan_create_cluster, name, given_settings(settings, file))
 
@@ -116,7 +115,6 @@ class Resources(Planner):
 
     def rename_bookie(self, bookie: str, new: str) -> Plan:
         """Plan giving a bookie another id in its cookie, ensembles, marks and racks; ``export_bookies`` writes it into ``VERSION`` files.
-
         Raises ResourceNotFound, AlreadyExists, InvalidValue, Refused.
         """
         return self._planned_rows(bookie_changes.plan_rename, bookie, new)
@@ -150,9 +148,8 @@ class Resources(Planner):
         return resources.RESOURCE_GROUP.record(self._session.ask(resources.read_resource_group, name), name)
 
     def create_resource_group(self, name: str, **rates: int | None) -> Plan:
-        """Plan creating or changing a resource group: ``publish_messages``, ``publish_bytes``, ``dispatch_messages``, ``dispatch_bytes``.
-
-        These are rates per second (−1: unlimited); rates that are not given stay. Raises InvalidValue.
+        """Plan creating or changing a resource group: ``publish_messages``, ``publish_bytes``, ``dispatch_messages``, ``dispatch_bytes``
+        per second (−1: unlimited); those that are not given stay. Raises InvalidValue.
         """
         return self._plan_group(changes.CREATE_GROUP, name, rates)
 
@@ -239,8 +236,6 @@ class Cluster(Planner):
             return self._planned(deleting.plan_delete_all, self._name)
         return self._planned_rows(changes.plan_delete_cluster, self._name)
 
-    # -- peers and migration ------------------------------------------------------------------------------------------
-
     def peers(self) -> Sequence[str] | None:
         """Return its peers; None: it has none."""
         return self._session.ask(resources.read_peers, self._name)
@@ -258,8 +253,6 @@ class Cluster(Planner):
         both with ``Tls``. Raises InvalidValue.
         """
         return self._planned_rows(changes.plan_migration, self._name, migrated, urls)
-
-    # -- failure domains ----------------------------------------------------------------------------------------------
 
     def failure_domains(self) -> Mapping[str, resources.FailureDomain]:
         """Return its failure domains by name, each with its ``brokers``; as upstream none for a cluster that does not exist."""
@@ -281,8 +274,6 @@ class Cluster(Planner):
         """Plan deleting a failure domain; raises ResourceNotFound."""
         return self._planned_rows(changes.plan_delete_domain, self._name, name)
 
-    # -- namespaces ---------------------------------------------------------------------------------------------------
-
     def namespaces(self, tenant: str) -> tuple[str, ...]:
         """Return a tenant's namespaces with the cluster in their names, as before Pulsar 2.0; raises ResourceNotFound, TenantNotFound."""
         return tuple(map(str, self._session.ask(resources.legacy_namespaces, self._name, tenant)))
@@ -290,8 +281,6 @@ class Cluster(Planner):
     def anti_affinity_namespaces(self, tenant: str, group: str) -> tuple[str, ...]:
         """Return a tenant's namespaces in an anti-affinity group; raises ResourceNotFound, TenantNotFound."""
         return tuple(map(str, self._session.ask(resources.anti_affinity_namespaces, self._name, tenant, group)))
-
-    # -- isolation policies -------------------------------------------------------------------------------------------
 
     def isolation_policies(self) -> Mapping[str, resources.IsolationPolicy]:
         """Return by name which ``namespaces`` only its ``primary`` and ``secondary`` brokers serve; ResourceNotFound: never set."""
@@ -375,8 +364,8 @@ class Namespace(PolicyPlans):
     ) -> tuple[str, ...]:
         """Return the names of the namespace's topics, partitions one by one.
 
-        ``system`` adds system topics; ``bundle``, ``0xLOW_0xHIGH``, selects the topics in it, none if there is no such
-        bundle. Those of the ``domain`` ``non-persistent`` are not on disk. Raises InvalidValue.
+        ``system`` adds system topics; ``bundle``, ``0xLOW_0xHIGH``, selects the topics in it, none if there is no such bundle. Those of the
+        ``domain`` ``non-persistent`` are not on disk. Raises InvalidValue.
         """
         names = self._session.ask(resources.list_topic_names, self._name, bundle, system)
         return names if domain == "persistent" else ()
@@ -409,13 +398,11 @@ class Namespace(PolicyPlans):
             check_namespace(txn, self._name)
             return policy_values.namespace_value(txn, self._name, policy_named(name, self._group))
 
-    # -- plans of cursors ---------------------------------------------------------------------------------------------
-
     def clear_backlog(self, subscription: str | None = None, *, bundle: str | None = None) -> Plan:
         """Plan skipping the backlog of a subscription, or of all, in the namespace's topics or those in a bundle.
 
-        System topics and a broker's own cursors stay. Unreadable topics are left out with a PartialData warning.
-        Raises SubscriptionNotFound (no topic has one), Refused (``subscription`` is the broker's own), InvalidValue.
+        System topics and a broker's own cursors stay; unreadable topics give a PartialData warning. Raises SubscriptionNotFound (no topic
+        has one), Refused (``subscription`` is the broker's own), InvalidValue.
         """
         return self._plan_cursors(cursor_changes.plan_clear, cursor_changes.CLEAR_NAMESPACE, subscription, bundle)
 
@@ -440,8 +427,6 @@ class Namespace(PolicyPlans):
             chosen = list(self._session.each(found, lambda one: one))
             return plan_of(make(reader, kind, chosen, self._session.clock_ms), reader.txn)
 
-    # -- plans of policies --------------------------------------------------------------------------------------------
-
     def enable_delayed(self, granularity: Width = "5m", tick: Width | None = None, *, split: bool = False) -> Plan:
         """Plan enabling delayed delivery, with an index partitioned by ``granularity`` of due time.
 
@@ -463,8 +448,6 @@ class Namespace(PolicyPlans):
 
     def _plan_policy(self, job: policy_changes.PolicyJob) -> Plan:
         return self._planned_rows(changes.plan_job, self._name, job)
-
-    # -- bundles ------------------------------------------------------------------------------------------------------
 
     def bundles(self) -> resources.Bundles:
         """Return the ``boundaries`` of its bundles, and ``num_bundles``."""
@@ -491,8 +474,6 @@ class Namespace(PolicyPlans):
         """Return the hashes of topics (default: all) in a bundle, partitions one by one; raises TopicNotFound, InvalidValue."""
         return self._session.ask(resources.read_bundle_topics, self._name, bundle, [*map(parse_topic, topics)])
 
-    # -- properties ---------------------------------------------------------------------------------------------------
-
     def properties(self) -> Mapping[str, str]:
         """Return its properties."""
         return self._session.ask(resources.read_policies, self._name).get("properties") or {}
@@ -512,8 +493,6 @@ class Namespace(PolicyPlans):
     def clear_properties(self) -> Plan:
         """Plan removing all properties."""
         return self._planned_rows(changes.plan_properties, changes.CLEAR_PROPERTIES, self._name, {})
-
-    # -- permissions --------------------------------------------------------------------------------------------------
 
     def permissions(self) -> Mapping[str, Sequence[str]]:
         """Return what each role may do on it."""
@@ -538,8 +517,6 @@ class Namespace(PolicyPlans):
     def revoke_subscription_permission(self, subscription: str, role: str) -> Plan:
         """Plan revoking a role's right to a subscription; raises ResourceNotFound if no role has it."""
         return self._planned_rows(changes.plan_revoke_subscription, self._name, subscription, role)
-
-    # -- clusters and affinity ----------------------------------------------------------------------------------------
 
     def allowed_clusters(self) -> Sequence[str]:
         """Return the clusters that it may replicate to; none: those of its tenant."""
