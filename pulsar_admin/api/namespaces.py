@@ -151,16 +151,16 @@ class Resources(Planner):
         """Plan creating or changing a resource group: ``publish_messages``, ``publish_bytes``, ``dispatch_messages``, ``dispatch_bytes``
         per second (−1: unlimited); those that are not given stay. Raises InvalidValue.
         """
-        return self._plan_group(changes.CREATE_GROUP, name, rates)
+        return self._plan_group("resourcegroups create", name, rates)
 
     def update_resource_group(self, name: str, **rates: int | None) -> Plan:
         """Plan the same, as the other command of the same effect."""
-        return self._plan_group(changes.UPDATE_GROUP, name, rates)
+        return self._plan_group("resourcegroups update", name, rates)
 
-    def _plan_group(self, kind: store_plans.ChangeKind, name: str, rates: Mapping[str, int | None]) -> Plan:
+    def _plan_group(self, command: str, name: str, rates: Mapping[str, int | None]) -> Plan:
         known = {key: one for key, one in rates.items() if one is not None and key in changes.RATES}
         given = {**rates, **{key: arguments.whole_number(key, one) for key, one in known.items()}}
-        return self._planned_rows(changes.plan_group, kind, name, given)
+        return self._planned_rows(changes.plan_group, command, name, given)
 
     def delete_resource_group(self, name: str) -> Plan:
         """Plan deleting a resource group; raises ResourceNotFound, Refused while namespaces are in it."""
@@ -264,11 +264,11 @@ class Cluster(Planner):
 
     def create_failure_domain(self, name: str, brokers: Sequence[str]) -> Plan:
         """Plan setting the brokers of a failure domain; raises Refused for a broker of another domain."""
-        return self._planned_rows(changes.plan_domain, changes.CREATE_DOMAIN, self._name, name, brokers)
+        return self._planned_rows(changes.plan_domain, "clusters create-failure-domain", self._name, name, brokers)
 
     def update_failure_domain(self, name: str, brokers: Sequence[str]) -> Plan:
         """Plan the same, as the other command of the same effect."""
-        return self._planned_rows(changes.plan_domain, changes.UPDATE_DOMAIN, self._name, name, brokers)
+        return self._planned_rows(changes.plan_domain, "clusters update-failure-domain", self._name, name, brokers)
 
     def delete_failure_domain(self, name: str) -> Plan:
         """Plan deleting a failure domain; raises ResourceNotFound."""
@@ -480,15 +480,15 @@ class Namespace(PolicyPlans):
 
     def set_property(self, key: str, value: str) -> Plan:
         """Plan setting a property."""
-        return self._planned_rows(changes.plan_properties, changes.SET_PROPERTY, self._name, {key: value})
+        return self._planned_rows(changes.plan_properties, "namespaces set-property", self._name, {key: value})
 
     def set_properties(self, properties: Mapping[str, str]) -> Plan:
         """Plan setting properties and keeping the others."""
-        return self._planned_rows(changes.plan_properties, changes.SET_PROPERTIES, self._name, properties)
+        return self._planned_rows(changes.plan_properties, "namespaces set-properties", self._name, properties)
 
     def remove_property(self, key: str) -> Plan:
         """Plan removing a property."""
-        return self._planned_rows(changes.plan_properties, changes.REMOVE_PROPERTY, self._name, {key: None})
+        return self._planned_rows(changes.plan_properties, "namespaces remove-property", self._name, {key: None})
 
     def clear_properties(self) -> Plan:
         """Plan removing all properties."""
@@ -500,11 +500,13 @@ class Namespace(PolicyPlans):
 
     def grant_permission(self, role: str, actions: Sequence[str]) -> Plan:
         """Plan replacing a role's permissions by ``actions`` (``produce``, ``consume`` …); raises InvalidValue."""
-        return self._planned_rows(changes.plan_permission, changes.GRANT, self._name, changes.Grant(role, actions))
+        grant = changes.Grant(role, actions)
+        return self._planned_rows(changes.plan_permission, "namespaces grant-permission", self._name, grant)
 
     def revoke_permission(self, role: str) -> Plan:
         """Plan revoking a role's permissions on the namespace."""
-        return self._planned_rows(changes.plan_permission, changes.REVOKE, self._name, changes.Grant(role))
+        grant = changes.Grant(role)
+        return self._planned_rows(changes.plan_permission, "namespaces revoke-permission", self._name, grant)
 
     def subscription_permissions(self) -> Mapping[str, Sequence[str]]:
         """Return the roles of each subscription that only some may use."""

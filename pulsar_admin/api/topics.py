@@ -610,12 +610,12 @@ class Topic(PolicyPlans):
 
     def grant_permission(self, role: str, actions: Sequence[str]) -> Plan:
         """Plan replacing a role's permissions by ``actions`` (``produce``, ``consume`` …); raises InvalidValue."""
-        kind, grant = resources.GRANT_ON_TOPIC, resources.Grant(role, actions)
+        kind, grant = "topics grant-permission", resources.Grant(role, actions)
         return self._planned_rows(resources.plan_topic_permission, kind, self._name, grant)
 
     def revoke_permission(self, role: str) -> Plan:
         """Plan revoking a role's permissions on the topic; those on the namespace stay."""
-        kind, grant = resources.REVOKE_ON_TOPIC, resources.Grant(role)
+        kind, grant = "topics revoke-permission", resources.Grant(role)
         return self._planned_rows(resources.plan_topic_permission, kind, self._name, grant)
 
 

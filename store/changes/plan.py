@@ -66,6 +66,12 @@ class ChangeKind(Struct, frozen=True):
     command: str
     words: str
 
+    @classmethod
+    def of(cls, command: str) -> ChangeKind:
+        """Return the kind of a command that is named for what it does: ``namespaces set-property`` sets the property of its places."""
+        words = command.partition(" ")[2].replace("-", " ").replace("ttl", "TTL")
+        return cls(command, f"{words} of {{place}}")
+
 
 class Plan(Struct, frozen=True):
     """A change that was computed on the store's transaction ``txn_id`` and is applied on exactly that state or not at all.

@@ -61,8 +61,7 @@ class PolicyJob(Struct, frozen=True):
     @property
     def kind(self) -> ChangeKind:
         """The change that it is: upstream names policies in words, such as ``message-ttl``."""
-        words = self.command.partition(" ")[2].replace("-", " ").replace("ttl", "TTL")
-        return ChangeKind(self.command, f"{words} of {{place}}")
+        return ChangeKind.of(self.command)
 
     @property
     def is_global(self) -> bool:
@@ -253,7 +252,7 @@ def plan_set_delivery(txn: Txn, namespace: NamespaceName, delivery: DelayedDeliv
     after = None if before is None else replace(before, tick_ms=delivery.tick_time_ms)
     if after is not None:
         delayed_rules.check_rules(after)
-    kind = ChangeKind("namespaces set-delayed-delivery", "set delayed delivery of {place}")
+    kind = ChangeKind.of("namespaces set-delayed-delivery")
     changed = partial(replace, delayed_delivery=delivery)
     return _plan(txn, kind, namespace, changed, (before, after), now_ms)
 
@@ -261,7 +260,7 @@ def plan_set_delivery(txn: Txn, namespace: NamespaceName, delivery: DelayedDeliv
 def plan_remove_delivery(txn: Txn, namespace: NamespaceName, now_ms: int) -> Plan:
     """Plan removing both parts: the broker's configuration counts again."""
     rules = find_rules(txn, namespace)
-    kind = ChangeKind("namespaces remove-delayed-delivery", "remove delayed delivery of {place}")
+    kind = ChangeKind.of("namespaces remove-delayed-delivery")
     return _plan(txn, kind, namespace, partial(replace, delayed_delivery=None), (rules, None), now_ms)
 
 

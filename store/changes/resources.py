@@ -62,9 +62,10 @@ class NodeChange(Struct, frozen=True):
     after: JsonObject | None
 
 
-def _plan_node(txn: Txn, kind: ChangeKind, resource: str, path: str, after: JsonObject | None, now_ms: int) -> Plan:
-    """Plan the change of one node; raises MetadataCorrupt."""
-    return plan_nodes(txn, kind, [NodeChange(resource, path, after)], now_ms)
+def _plan_node(txn: Txn, command: str, resource: str, path: str, after: JsonObject | None, now_ms: int) -> Plan:
+    """Plan the change of one node by a command, whose verb says what it does; raises MetadataCorrupt."""
+    verb = command.partition(" ")[2].partition("-")[0]
+    return plan_nodes(txn, ChangeKind(command, f"{verb} {{place}}"), [NodeChange(resource, path, after)], now_ms)
 
 
 def plan_nodes(
@@ -97,7 +98,7 @@ def plan_create_tenant(txn: Txn, tenant: str, roles: Sequence[str], clusters: Se
     _check_clusters(txn, allowed)
     if resources.find_json(txn, resources.tenant_path(tenant)) is not None:
         raise AlreadyExists("Tenant already exist", tenant=tenant)
-    return _plan_tenant(txn, ChangeKind("tenants create", "create {place}"), tenant, roles, allowed, now_ms)
+    return _plan_tenant(txn, "tenants create", tenant, roles, allowed, now_ms)
 
 
 def plan_update_tenant(txn: Txn, tenant: str, roles: Sequence[str], clusters: Sequence[str], now_ms: int) -> Plan:
@@ -108,7 +109,7 @@ def plan_update_tenant(txn: Txn, tenant: str, roles: Sequence[str], clusters: Se
     shown = resources.TENANT.show(stored)
     return _plan_tenant(
         txn,
-        ChangeKind("tenants update", "update {place}"),
+        "tenants update",
         tenant,
         roles or shown["adminRoles"],
         clusters or shown["allowedClusters"],
@@ -132,12 +133,12 @@ def check_tenant_deletable(txn: Txn, tenant: str, *, force: bool) -> list[Namesp
 
 
 def _plan_tenant(
-    txn: Txn, kind: ChangeKind, tenant: str, roles: Sequence[str], clusters: Sequence[str], now_ms: int
+    txn: Txn, command: str, tenant: str, roles: Sequence[str], clusters: Sequence[str], now_ms: int
 ) -> Plan:
     path = resources.tenant_path(tenant)
     new = {"adminRoles": hash_order(roles), "allowedClusters": hash_order(clusters)}
     after = resources.TENANT.replace(resources.find_json(txn, path), new)
-    return _plan_node(txn, kind, f"tenant {tenant}", path, after, now_ms)
+    return _plan_node(txn, command, f"tenant {tenant}", path, after, now_ms)
 
 
 def _check_clusters(txn: Txn, clusters: Sequence[str]) -> None:
@@ -174,16 +175,14 @@ def plan_create_cluster(txn: Txn, cluster: str, given: JsonObject, now_ms: int) 
     _check_data(given)
     if resources.find_json(txn, resources.cluster_path(cluster)) is not None:
         raise AlreadyExists("Cluster already exists", cluster=cluster)
-    return _plan_cluster(
-        txn, ChangeKind("clusters create", "create {place}"), cluster, resources.CLUSTER.replace(None, given), now_ms
-    )
+    return _plan_cluster(txn, "clusters create", cluster, resources.CLUSTER.replace(None, given), now_ms)
 
 
 def plan_update_cluster(txn: Txn, cluster: str, given: JsonObject, now_ms: int) -> Plan:
     """Plan replacing a cluster's data: keys missing from ``given`` get defaults, peers too. Raises ResourceNotFound, InvalidValue."""
     _check_data(given)
     after = resources.CLUSTER.replace(resources.read_cluster(txn, cluster), given)
-    return _plan_cluster(txn, ChangeKind("clusters update", "update {place}"), cluster, after, now_ms)
+    return _plan_cluster(txn, "clusters update", cluster, after, now_ms)
 
 
 def plan_peers(txn: Txn, cluster: str, peers: Sequence[str], now_ms: int) -> Plan:
@@ -196,7 +195,7 @@ def plan_peers(txn: Txn, cluster: str, peers: Sequence[str], now_ms: int) -> Pla
     after = {key: value for key, value in resources.read_cluster(txn, cluster).items() if key != "peerClusterNames"}
     if peers:
         after["peerClusterNames"] = list(dict.fromkeys(peers))
-    return _plan_cluster(txn, ChangeKind("clusters update-peer-clusters", "update {place}"), cluster, after, now_ms)
+    return _plan_cluster(txn, "clusters update-peer-clusters", cluster, after, now_ms)
 
 
 def plan_delete_cluster(txn: Txn, cluster: str, now_ms: int) -> Plan:
@@ -231,18 +230,13 @@ def plan_migration(txn: Txn, cluster: str, migrated: bool, url: Mapping[str, str
     after = resources.MIGRATION.replace(
         resources.find_json(txn, path), {"migrated": migrated, "migratedClusterUrl": stored}
     )
-    kind = ChangeKind("clusters update-cluster-migration", "update {place}")
-    return _plan_node(txn, kind, f"migration of cluster {cluster}", path, after, now_ms)
+    return _plan_node(txn, "clusters update-cluster-migration", f"migration of cluster {cluster}", path, after, now_ms)
 
 
 # -- failure domains --------------------------------------------------------------------------------------------------
 
 
-CREATE_DOMAIN = ChangeKind("clusters create-failure-domain", "create {place}")
-UPDATE_DOMAIN = ChangeKind("clusters update-failure-domain", "update {place}")
-
-
-def plan_domain(txn: Txn, kind: ChangeKind, cluster: str, domain: str, brokers: Sequence[str], now_ms: int) -> Plan:
+def plan_domain(txn: Txn, command: str, cluster: str, domain: str, brokers: Sequence[str], now_ms: int) -> Plan:
     """Plan making or replacing a failure domain; raises ResourceNotFound, and Refused for brokers of another domain."""
     resources.check_cluster(txn, cluster)
     for name, other in resources.read_domains(txn, cluster).items():
@@ -251,7 +245,7 @@ def plan_domain(txn: Txn, kind: ChangeKind, cluster: str, domain: str, brokers: 
             raise Refused(f"[{', '.join(shared)}] already exists in {name}", cluster=cluster, domain=name)
     path = resources.domain_path(cluster, domain)
     after = resources.DOMAIN.replace(resources.find_json(txn, path), {"brokers": hash_order(brokers) or None})
-    return _plan_node(txn, kind, _domain(cluster, domain), path, after, now_ms)
+    return _plan_node(txn, command, _domain(cluster, domain), path, after, now_ms)
 
 
 def plan_delete_domain(txn: Txn, cluster: str, domain: str, now_ms: int) -> Plan:
@@ -260,8 +254,7 @@ def plan_delete_domain(txn: Txn, cluster: str, domain: str, now_ms: int) -> Plan
     path = resources.domain_path(cluster, domain)
     if resources.find_json(txn, path) is None:
         raise ResourceNotFound(f"Domain-name {domain} or cluster {cluster} does not exist", domain=domain)
-    kind = ChangeKind("clusters delete-failure-domain", "delete {place}")
-    return _plan_node(txn, kind, _domain(cluster, domain), path, None, now_ms)
+    return _plan_node(txn, "clusters delete-failure-domain", _domain(cluster, domain), path, None, now_ms)
 
 
 # -- arguments --------------------------------------------------------------------------------------------------------
@@ -326,8 +319,8 @@ def _is_uri(text: str, schemes: Sequence[str]) -> bool:
 # -- what there is ----------------------------------------------------------------------------------------------------
 
 
-def _plan_cluster(txn: Txn, kind: ChangeKind, cluster: str, after: JsonObject, now_ms: int) -> Plan:
-    return _plan_node(txn, kind, f"cluster {cluster}", resources.cluster_path(cluster), after, now_ms)
+def _plan_cluster(txn: Txn, command: str, cluster: str, after: JsonObject, now_ms: int) -> Plan:
+    return _plan_node(txn, command, f"cluster {cluster}", resources.cluster_path(cluster), after, now_ms)
 
 
 def _domain(cluster: str, domain: str) -> str:
@@ -382,14 +375,14 @@ def plan_set_rack(txn: Txn, bookie: str, group: str, place: JsonObject, now_ms: 
         )
     after = _without_rack(resources.read_racks(txn), bookie)
     after[group] = {**after.get(group, {}), bookie: resources.BOOKIE_RACK.replace(None, place)}
-    return _plan_racks(txn, ChangeKind("bookies set-bookie-rack", "set {place}"), bookie, after, now_ms)
+    return _plan_racks(txn, "bookies set-bookie-rack", bookie, after, now_ms)
 
 
 def plan_delete_rack(txn: Txn, bookie: str, now_ms: int) -> Plan:
     """Plan removing a bookie from its rack; raises ResourceNotFound."""
     resources.read_rack(txn, bookie)
     after = {group: bookies for group, bookies in _without_rack(resources.read_racks(txn), bookie).items() if bookies}
-    return _plan_racks(txn, ChangeKind("bookies delete-bookie-rack", "delete {place}"), bookie, after, now_ms)
+    return _plan_racks(txn, "bookies delete-bookie-rack", bookie, after, now_ms)
 
 
 def _without_rack(racks: JsonObject, bookie: str) -> JsonObject:
@@ -398,8 +391,8 @@ def _without_rack(racks: JsonObject, bookie: str) -> JsonObject:
     }
 
 
-def _plan_racks(txn: Txn, kind: ChangeKind, bookie: str, after: JsonObject, now_ms: int) -> Plan:
-    return _plan_node(txn, kind, f"rack of bookie {bookie}", resources.RACKS_PATH, after, now_ms)
+def _plan_racks(txn: Txn, command: str, bookie: str, after: JsonObject, now_ms: int) -> Plan:
+    return _plan_node(txn, command, f"rack of bookie {bookie}", resources.RACKS_PATH, after, now_ms)
 
 
 # -- isolation ---------------------------------------------------------------------------------------------------------
@@ -440,7 +433,7 @@ def plan_set_isolation(txn: Txn, cluster: str, name: str, policy: JsonObject, no
         raise InvalidValue(f"Invalid format of input policy data. policy: {name}; data: {{", data=shown)
     policies = resources.find_json(txn, resources.isolation_path(cluster)) or {}
     after = {**policies, name: resources.ISOLATION_POLICY.replace(policies.get(name), policy)}
-    return _plan_isolation(txn, ChangeKind("ns-isolation-policy set", "set {place}"), cluster, name, after, now_ms)
+    return _plan_isolation(txn, "ns-isolation-policy set", cluster, name, after, now_ms)
 
 
 def plan_delete_isolation(txn: Txn, cluster: str, name: str, now_ms: int) -> Plan:
@@ -451,22 +444,18 @@ def plan_delete_isolation(txn: Txn, cluster: str, name: str, now_ms: int) -> Pla
         for key, one in (resources.find_json(txn, resources.isolation_path(cluster)) or {}).items()
         if key != name
     }
-    return _plan_isolation(
-        txn, ChangeKind("ns-isolation-policy delete", "delete {place}"), cluster, name, after, now_ms
-    )
+    return _plan_isolation(txn, "ns-isolation-policy delete", cluster, name, after, now_ms)
 
 
-def _plan_isolation(txn: Txn, kind: ChangeKind, cluster: str, name: str, after: JsonObject, now_ms: int) -> Plan:
+def _plan_isolation(txn: Txn, command: str, cluster: str, name: str, after: JsonObject, now_ms: int) -> Plan:
     resource = f"isolation policy {name} of cluster {cluster}"
-    return _plan_node(txn, kind, resource, resources.isolation_path(cluster), after, now_ms)
+    return _plan_node(txn, command, resource, resources.isolation_path(cluster), after, now_ms)
 
 
 # -- limits ------------------------------------------------------------------------------------------------------------
 # Making, changing and deleting resource groups and quotas (upstream ``ResourceGroupsBase`` and ``ResourceQuotasBase``, 4.0.8).
 
 
-CREATE_GROUP = ChangeKind("resourcegroups create", "create {place}")
-UPDATE_GROUP = ChangeKind("resourcegroups update", "update {place}")
 RATES = {
     "publish_messages": "publishRateInMsgs",
     "publish_bytes": "publishRateInBytes",
@@ -475,7 +464,7 @@ RATES = {
 }
 
 
-def plan_group(txn: Txn, kind: ChangeKind, name: str, rates: Mapping[str, int | None], now_ms: int) -> Plan:
+def plan_group(txn: Txn, command: str, name: str, rates: Mapping[str, int | None], now_ms: int) -> Plan:
     """Plan creating or changing a resource group; a rate of None stays, or is −1 in a new group. Raises InvalidValue."""
     if unknown := rates.keys() - RATES.keys():
         raise InvalidValue(f"a resource group has no {', '.join(sorted(unknown))}", hint=f"rates: {', '.join(RATES)}")
@@ -483,7 +472,7 @@ def plan_group(txn: Txn, kind: ChangeKind, name: str, rates: Mapping[str, int | 
     stored = resources.find_json(txn, path)
     given = {RATES[key]: value for key, value in rates.items() if value is not None}
     after = resources.RESOURCE_GROUP.replace(stored, {**(stored or {}), **given})
-    return _plan_node(txn, kind, f"resource group {name}", path, after, now_ms)
+    return _plan_node(txn, command, f"resource group {name}", path, after, now_ms)
 
 
 def plan_delete_group(txn: Txn, name: str, now_ms: int) -> Plan:
@@ -495,8 +484,9 @@ def plan_delete_group(txn: Txn, name: str, now_ms: int) -> Plan:
     if users:
         names = ", ".join(path.removeprefix(f"{resources.TENANTS_PATH}/") for path in users)
         raise Refused("ResourceGroup is in use", hint=f"by {names}", name=name)
-    kind = ChangeKind("resourcegroups delete", "delete {place}")
-    return _plan_node(txn, kind, f"resource group {name}", resources.resource_group_path(name), None, now_ms)
+    return _plan_node(
+        txn, "resourcegroups delete", f"resource group {name}", resources.resource_group_path(name), None, now_ms
+    )
 
 
 def plan_quota(
@@ -506,7 +496,7 @@ def plan_quota(
     bundle = resources.find_bundle(txn, namespace, bundle_text)
     path = resources.bundle_quota_path(bundle)
     after = resources.BUNDLE_QUOTA.replace(resources.find_json(txn, path), to_builtins(quota))
-    return _plan_node(txn, ChangeKind("resource-quotas set", "set {place}"), _quota(bundle), path, after, now_ms)
+    return _plan_node(txn, "resource-quotas set", _quota(bundle), path, after, now_ms)
 
 
 def plan_reset_quota(txn: Txn, namespace: NamespaceName, bundle_text: str, now_ms: int) -> Plan:
@@ -515,8 +505,7 @@ def plan_reset_quota(txn: Txn, namespace: NamespaceName, bundle_text: str, now_m
     path = resources.bundle_quota_path(bundle)
     if resources.find_json(txn, path) is None:
         raise ResourceNotFound(f"path {path} not found.", hint="the default quota counts there already", path=path)
-    kind = ChangeKind("resource-quotas reset-namespace-bundle-quota", "reset {place}")
-    return _plan_node(txn, kind, _quota(bundle), path, None, now_ms)
+    return _plan_node(txn, "resource-quotas reset-namespace-bundle-quota", _quota(bundle), path, None, now_ms)
 
 
 def _quota(bundle: resources.Bundle | None) -> str:
@@ -600,7 +589,7 @@ def plan_split(
     after = {"boundaries": bounds, "numBundles": len(bounds) - 1}
     part = ChangePart(namespace=str(namespace), before=before, after=after)
     steps = () if after == before else _split_steps(txn, namespace, after, now_ms)
-    return Plan(ChangeKind("namespaces split-bundle", "split bundle of {place}"), txn.id, steps, (part,))
+    return Plan(ChangeKind.of("namespaces split-bundle"), txn.id, steps, (part,))
 
 
 def _split_steps(txn: Txn, namespace: NamespaceName, bundles: JsonObject, now_ms: int) -> tuple[Step, ...]:
@@ -667,7 +656,7 @@ def plan_set_setting(txn: Txn, name: str, value: str, now_ms: int) -> Plan:
         raise Refused(" Invalid dynamic-config value", hint=f"one of {', '.join(_LOAD_MANAGERS)}")
     return _plan_setting(
         txn,
-        ChangeKind("brokers update-dynamic-config", "update {place}"),
+        "brokers update-dynamic-config",
         {**resources.read_configuration(txn), name: value},
         now_ms,
     )
@@ -677,7 +666,7 @@ def plan_delete_setting(txn: Txn, name: str, now_ms: int) -> Plan:
     """Plan deleting a dynamic setting, so that the brokers' files apply again; raises Refused."""
     _check(name, "delete")
     left = {key: value for key, value in resources.read_configuration(txn).items() if key != name}
-    return _plan_setting(txn, ChangeKind("brokers delete-dynamic-config", "delete {place}"), left, now_ms)
+    return _plan_setting(txn, "brokers delete-dynamic-config", left, now_ms)
 
 
 def _check(name: str, verb: str) -> None:
@@ -685,8 +674,8 @@ def _check(name: str, verb: str) -> None:
         raise Refused(f"Can't {verb} non-dynamic configuration", hint="see: pulsar-admin brokers list-dynamic-config")
 
 
-def _plan_setting(txn: Txn, kind: ChangeKind, after: JsonObject, now_ms: int) -> Plan:
-    return _plan_node(txn, kind, "dynamic settings of brokers", resources.CONFIGURATION_PATH, after, now_ms)
+def _plan_setting(txn: Txn, command: str, after: JsonObject, now_ms: int) -> Plan:
+    return _plan_node(txn, command, "dynamic settings of brokers", resources.CONFIGURATION_PATH, after, now_ms)
 
 
 # -- namespaces --------------------------------------------------------------------------------------------------------
@@ -730,7 +719,7 @@ class Grant(Struct, frozen=True):
 
 def _plan_policies_key(
     txn: Txn,
-    kind: ChangeKind,
+    command: str,
     namespace: NamespaceName,
     key: str,
     change: Callable[[JsonObject], JsonObject],
@@ -739,22 +728,13 @@ def _plan_policies_key(
 ) -> Plan:
     """Plan a change of a key of a namespace's policies; raises NamespaceNotFound with the text ``error``, MetadataCorrupt."""
     found = resources.read_policies(txn, namespace, error)
-    return _plan_key(txn, kind, namespace, namespace.policies_path, key, found, change(found), now_ms)
-
-
-_SET_ANTI_AFFINITY = ChangeKind("namespaces set-anti-affinity-group", "set anti affinity group of {place}")
-_DELETE_ANTI_AFFINITY = ChangeKind("namespaces delete-anti-affinity-group", "delete anti affinity group of {place}")
-_SET_BOOKIE_AFFINITY = ChangeKind("namespaces set-bookie-affinity-group", "set bookie affinity group of {place}")
-_DELETE_BOOKIE_AFFINITY = ChangeKind(
-    "namespaces delete-bookie-affinity-group", "delete bookie affinity group of {place}"
-)
-_UPDATE_MIGRATION = ChangeKind("namespaces update-migration-state", "update migration state of {place}")
+    return _plan_key(txn, command, namespace, namespace.policies_path, key, found, change(found), now_ms)
 
 
 def plan_anti_affinity(txn: Txn, namespace: NamespaceName, group: str | None, now_ms: int) -> Plan:
     """Plan putting a namespace into an anti-affinity group, None: into none; raises MetadataCorrupt."""
-    kind = _DELETE_ANTI_AFFINITY if group is None else _SET_ANTI_AFFINITY
-    return _plan_local(txn, kind, namespace, resources.ANTI_AFFINITY, group, now_ms)
+    command = f"namespaces {'delete' if group is None else 'set'}-anti-affinity-group"
+    return _plan_local(txn, command, namespace, resources.ANTI_AFFINITY, group, now_ms)
 
 
 def plan_bookie_affinity(
@@ -762,18 +742,18 @@ def plan_bookie_affinity(
 ) -> Plan:
     """Plan the groups of bookies that store a namespace's data, with ``primary`` None: all; raises NamespaceNotFound, MetadataCorrupt."""
     resources.read_policies(txn, namespace, "Namespace not found")
-    kind = _DELETE_BOOKIE_AFFINITY if primary is None else _SET_BOOKIE_AFFINITY
+    command = f"namespaces {'delete' if primary is None else 'set'}-bookie-affinity-group"
     groups = {"bookkeeperAffinityGroupPrimary": primary, "bookkeeperAffinityGroupSecondary": secondary}
     given = {key: group for key, group in groups.items() if group is not None} or None
-    return _plan_local(txn, kind, namespace, resources.BOOKIE_AFFINITY, given, now_ms)
+    return _plan_local(txn, command, namespace, resources.BOOKIE_AFFINITY, given, now_ms)
 
 
 def plan_migrated(txn: Txn, namespace: NamespaceName, migrated: bool, now_ms: int) -> Plan:
     """Plan setting whether a namespace is migrated; raises MetadataCorrupt."""
-    return _plan_local(txn, _UPDATE_MIGRATION, namespace, "migrated", migrated, now_ms)
+    return _plan_local(txn, "namespaces update-migration-state", namespace, "migrated", migrated, now_ms)
 
 
-def _plan_local(txn: Txn, kind: ChangeKind, namespace: NamespaceName, key: str, value: object, now_ms: int) -> Plan:
+def _plan_local(txn: Txn, command: str, namespace: NamespaceName, key: str, value: object, now_ms: int) -> Plan:
     """Plan setting a key of a namespace's local policies, None: removing it; they are created if missing, as upstream does."""
     path = resources.local_policies_path(namespace)
     stored = resources.find_json(txn, path)
@@ -785,12 +765,12 @@ def _plan_local(txn: Txn, kind: ChangeKind, namespace: NamespaceName, key: str, 
         }
     left = {name: one for name, one in stored.items() if name != key}
     after = left if value is None else {**stored, key: value}
-    return _plan_key(txn, kind, namespace, path, key, stored, after, now_ms)
+    return _plan_key(txn, command, namespace, path, key, stored, after, now_ms)
 
 
 def _plan_key(
     txn: Txn,
-    kind: ChangeKind,
+    command: str,
     namespace: NamespaceName,
     path: str,
     key: str,
@@ -802,7 +782,7 @@ def _plan_key(
     step = put_value_step(txn, path, encode_json_object(after), now_ms)
     steps = () if after == resources.find_json(txn, path) else (step,)
     part = ChangePart(namespace=str(namespace), before={key: before.get(key)}, after={key: after.get(key)})
-    return Plan(kind, txn.id, steps, (part,))
+    return Plan(ChangeKind.of(command), txn.id, steps, (part,))
 
 
 # -- properties -------------------------------------------------------------------------------------------------------
@@ -819,48 +799,35 @@ def properties_of(pairs: Sequence[str]) -> dict[str, str]:
     return {key: properties[key] for key in hash_order(properties)}
 
 
-SET_PROPERTY = ChangeKind("namespaces set-property", "set property of {place}")
-SET_PROPERTIES = ChangeKind("namespaces set-properties", "set properties of {place}")
-REMOVE_PROPERTY = ChangeKind("namespaces remove-property", "remove property of {place}")
-CLEAR_PROPERTIES = ChangeKind("namespaces clear-properties", "clear properties of {place}")
+CLEAR_PROPERTIES = "namespaces clear-properties"
 
 
 def plan_properties(
-    txn: Txn, kind: ChangeKind, namespace: NamespaceName, given: Mapping[str, str | None], now_ms: int
+    txn: Txn, command: str, namespace: NamespaceName, given: Mapping[str, str | None], now_ms: int
 ) -> Plan:
-    """Plan setting a namespace's properties, those of None: removing them; CLEAR_PROPERTIES also removes all others. Raises
+    """Plan setting a namespace's properties, those of None: removing them; ``CLEAR_PROPERTIES`` also removes all others. Raises
     NamespaceNotFound."""
 
     def changed(found: JsonObject) -> JsonObject:
-        old = {} if kind is CLEAR_PROPERTIES else found.get("properties") or {}
+        old = {} if command == CLEAR_PROPERTIES else found.get("properties") or {}
         return {**found, "properties": {key: one for key, one in {**old, **given}.items() if one is not None}}
 
-    return _plan_policies_key(txn, kind, namespace, "properties", changed, now_ms)
+    return _plan_policies_key(txn, command, namespace, "properties", changed, now_ms)
 
 
 # -- permissions ------------------------------------------------------------------------------------------------------
 
 
-GRANT = ChangeKind("namespaces grant-permission", "grant permission of {place}")
-REVOKE = ChangeKind("namespaces revoke-permission", "revoke permission of {place}")
-GRANT_ON_TOPIC = ChangeKind("topics grant-permission", GRANT.words)
-REVOKE_ON_TOPIC = ChangeKind("topics revoke-permission", REVOKE.words)
-_GRANT_SUBSCRIPTION = ChangeKind("namespaces grant-subscription-permission", "grant subscription permission of {place}")
-_REVOKE_SUBSCRIPTION = ChangeKind(
-    "namespaces revoke-subscription-permission", "revoke subscription permission of {place}"
-)
-
-
-def plan_permission(txn: Txn, kind: ChangeKind, namespace: NamespaceName, grant: Grant, now_ms: int) -> Plan:
+def plan_permission(txn: Txn, command: str, namespace: NamespaceName, grant: Grant, now_ms: int) -> Plan:
     """Plan granting or revoking in a namespace; raises NamespaceNotFound."""
 
     def change(found: JsonObject) -> JsonObject:
         return _with_auth(found, "namespace_auth", lambda roles: _granted(roles, grant))
 
-    return _plan_policies_key(txn, kind, namespace, "auth_policies", change, now_ms, _NO_NAMESPACE)
+    return _plan_policies_key(txn, command, namespace, "auth_policies", change, now_ms, _NO_NAMESPACE)
 
 
-def plan_topic_permission(txn: Txn, kind: ChangeKind, topic: TopicName, grant: Grant, now_ms: int) -> Plan:
+def plan_topic_permission(txn: Txn, command: str, topic: TopicName, grant: Grant, now_ms: int) -> Plan:
     """Plan granting or revoking on a topic; raises TopicNotFound, NamespaceNotFound."""
     _check_topic(txn, topic)
     name = str(topic)
@@ -873,7 +840,7 @@ def plan_topic_permission(txn: Txn, kind: ChangeKind, topic: TopicName, grant: G
     def change(found: JsonObject) -> JsonObject:
         return _with_auth(found, "destination_auth", of_topics)
 
-    return _plan_policies_key(txn, kind, topic.namespace, "auth_policies", change, now_ms, _NO_NAMESPACE)
+    return _plan_policies_key(txn, command, topic.namespace, "auth_policies", change, now_ms, _NO_NAMESPACE)
 
 
 _NO_NAMESPACE = "Topic's namespace does not exist"
@@ -904,7 +871,9 @@ def plan_grant_subscription(
     def change(found: JsonObject) -> JsonObject:
         return _with_auth(found, _SUBSCRIPTIONS, lambda auth: {**auth, subscription: hash_order(roles)})
 
-    return _plan_policies_key(txn, _GRANT_SUBSCRIPTION, namespace, "auth_policies", change, now_ms, "")
+    return _plan_policies_key(
+        txn, "namespaces grant-subscription-permission", namespace, "auth_policies", change, now_ms, ""
+    )
 
 
 def plan_revoke_subscription(txn: Txn, namespace: NamespaceName, subscription: str, role: str, now_ms: int) -> Plan:
@@ -919,7 +888,9 @@ def plan_revoke_subscription(txn: Txn, namespace: NamespaceName, subscription: s
     def change(found: JsonObject) -> JsonObject:
         return _with_auth(found, _SUBSCRIPTIONS, lambda _: after)
 
-    return _plan_policies_key(txn, _REVOKE_SUBSCRIPTION, namespace, "auth_policies", change, now_ms)
+    return _plan_policies_key(
+        txn, "namespaces revoke-subscription-permission", namespace, "auth_policies", change, now_ms
+    )
 
 
 _SUBSCRIPTIONS = "subscription_auth_roles"
@@ -985,5 +956,4 @@ def plan_allowed_clusters(txn: Txn, namespace: NamespaceName, clusters: Sequence
     def change(found: JsonObject) -> JsonObject:
         return _with_deleter({**found, "allowed_clusters": hash_order(clusters)})
 
-    kind = ChangeKind("namespaces set-allowed-clusters", "set allowed clusters of {place}")
-    return _plan_policies_key(txn, kind, namespace, "allowed_clusters", change, now_ms)
+    return _plan_policies_key(txn, "namespaces set-allowed-clusters", namespace, "allowed_clusters", change, now_ms)
