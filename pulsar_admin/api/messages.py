@@ -377,18 +377,12 @@ class SparkTables(Checked):
         return self._load("entries", topics, columns, since, until)
 
     def _load(
-        self,
-        level: Level,
-        topics: Sequence[str],
-        columns: Sequence[str],
-        since: Time | None,
-        until: Time | None,
-        **options: str,
+        self, level: Level, topics: Sequence[str], columns: Sequence[str], *times: Time | None, **options: str
     ) -> DataFrame:
         from pulsar_admin.store.scan.datasource import frame_of
 
-        times = {"startTime": since, "endTime": until}
-        options |= {name: str(self._session.time_ms(time)) for name, time in times.items() if time is not None}
+        bounds = zip(("startTime", "endTime"), times, strict=True)
+        options |= {name: str(self._session.time_ms(time)) for name, time in bounds if time is not None}
         return self._session.ask(frame_of, self._spark, level, topics, columns, options)
 
 
