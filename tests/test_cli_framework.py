@@ -5,7 +5,6 @@ import os
 import re
 import subprocess
 import sys
-from fnmatch import fnmatchcase
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,6 @@ from click.shell_completion import ShellComplete
 from pulsar_admin import command_table
 from pulsar_admin.cli import TableGroup, root
 from pulsar_admin.global_options import UPSTREAMS
-from pulsar_admin.needs_broker import NEEDS, Need
 from pulsar_admin.suggest import READS, suggestions, verbs_of
 from pulsar_admin.upstream_list import upstream_commands
 from tests.conftest import Cli
@@ -152,13 +150,6 @@ def test_what_needs_a_broker_takes_upstreams_options_and_says_why(cli: Cli, word
     assert cli(*words.split()).ends(7, "needs a running broker: ").stdout == ""
     assert "Needs a running broker: " in cli(*words.split()[:2], "--help").stdout
     assert cli(*words.split()[:2], "--schema").ends(7, "needs a running broker: ").stdout == ""
-
-
-@pytest.mark.parametrize("need", NEEDS)
-def test_a_need_is_of_commands_of_upstream_and_names_commands_that_are_there(need: Need, cli: Cli) -> None:
-    assert all(any(fnmatchcase(path, pattern) for path in upstream_commands()) for pattern in need.patterns)
-    _, _, instead = need.instead.partition("pulsar-admin ")
-    assert cli(*instead.split(), "--help").exit_code == 0
 
 
 @pytest.mark.parametrize("option", ["--admin-url", "--tls-allow-insecure", "--tls-trust-cert-path"])

@@ -152,25 +152,6 @@ def test_a_copy_beside_a_writer_is_refused(cli: Cli, made: Path, empty: Path) ->
     cli(*copy).fails(3, "already-exists")
 
 
-def test_undo_of_copy_and_load_keeps_the_log_for_the_undo_of_the_undo(cli: Cli, made: Path, tmp_path: Path) -> None:
-    """One as the other: the topic is gone, the log of its entries is there, and brings all of it back."""
-    dump = tmp_path / "dump"
-    assert cli("--store", made, "topics", "dump", "a/b/t", "--level", "entries", "--directory", dump).exit_code == 0
-    for number, words in enumerate((("copy", "a/b/t", "--from", made), ("load", dump))):
-        store = tmp_path / f"target{number}"
-        assert cli("--store", store, "store", "init").exit_code == 0
-        assert cli("--store", store, "topics", *words).exit_code == 0
-        entries = rows(cli, store, "topics", "read", "a/b/t")
-        logs = sorted((store / "entries").iterdir())
-        assert entries
-        assert logs
-        assert cli("--store", store, "store", "undo", "1").exit_code == 0
-        assert cli("--store", store, "topics", "stats", "a/b/t").exit_code == 5
-        assert sorted((store / "entries").iterdir()) == logs
-        assert cli("--store", store, "store", "undo", "2").exit_code == 0
-        assert rows(cli, store, "topics", "read", "a/b/t") == entries
-
-
 def test_python(made: Path, empty: Path) -> None:
     with pa.open_store(empty, writable=True) as store:
         plan = store.copy("a/b/t", source=made, to="a/b/u")

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from pulsar_admin.store.codec.logscan import Record, iter_records
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.db.files import iter_logs
 from pulsar_admin.store.doctor.diagnosing import DoctorOptions, diagnose
@@ -67,27 +66,6 @@ def test_of_entries_whose_file_is_gone_the_index_knows_a_bound(tmp_path: Path, c
     assert (row.oldest_source, row.oldest_publish_ms) == ("block", min(ledger))
     assert "≤ " in cli("--store", store, "overview").stdout
     assert found.disk.missing_files == 2
-
-
-@pytest.mark.parametrize("name", WORLD_NAMES)
-def test_disks_are_as_their_logs_say(name: str) -> None:
-    """Dead is what belongs to a ledger without a metadata node; the reference walks the logs."""
-    store = imported(name, "clean")
-    nodes = read_rows(store, lambda txn: {key.decode() for key in txn.keys("tree", b"/ledgers/")})
-    alive = {int("".join(path.split("/")[2:]).replace("L", "")) for path in nodes if "/L" in path}
-    sums, stuck = [0, 0], 0
-    for log in (world(name) / "clean" / "bookkeeper" / "current").glob("*.log"):
-        items = iter_records(log.read_bytes(), log.name) if log.stat().st_size else ()
-        here = [0, 0]
-        for item in items:
-            if isinstance(item, Record) and item.ledger_id >= 0:
-                here[item.ledger_id not in alive] += 4 + item.size
-        sums = [one + other for one, other in zip(sums, here, strict=True)]
-        stuck += here[1] if here[0] else 0
-    disk = whole(name).disk
-    assert [disk.live_bytes, disk.dead_bytes] == sums
-    assert disk.stuck_bytes == stuck == sum(row.dead_bytes for row in disk.stuck)
-    assert disk.dead_bytes
 
 
 @pytest.mark.parametrize("name", WORLD_NAMES)

@@ -181,22 +181,6 @@ def test_a_warning_is_of_the_callers_line(tmp_path: Path) -> None:
             assert {(one.filename, one.lineno) for one in caught} == {(__file__, ask.__code__.co_firstlineno)}
 
 
-def test_hints_are_in_pythons_words(store: pa.Store) -> None:
-    """And what they say works."""
-    compaction = store.topic("acme/orders/compacted").cursor("__compaction")
-    with pytest.raises(pa.Refused) as refused:
-        compaction.reset(to="earliest")
-    assert refused.value.hint.startswith("add force=True to move it anyway")
-    assert refused.value.__notes__ == [refused.value.hint]
-    assert compaction.reset(to="earliest", force=True).command == "topics reset-cursor"
-    with pytest.raises(pa.InvalidValue) as zoneless:
-        store.topic("plain").find("2026-11-21T09:23:12")
-    assert zoneless.value.hint == (
-        "write 2026-11-21T09:23:12Z (or another offset such as +02:00), or give a datetime with a zone"
-    )
-    assert "--" not in str(zoneless.value.__notes__)
-
-
 @pytest.mark.parametrize("name", ["ttl", "before", "time"])
 def test_an_age_is_what_the_method_calls_it(name: str) -> None:
     hint = "give the age with -t, for example -t 3d, as in pulsar-admin topics expire X -t 3d"

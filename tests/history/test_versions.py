@@ -39,16 +39,6 @@ def _is_of_snapshot(item: object) -> bool:
     return isinstance(item, Version) and item.kind == "snapshot"
 
 
-def test_only_what_is_wanted(unpacked: Path) -> None:
-    def is_topics(path: str) -> bool:
-        return path.startswith("/managed-ledgers/")
-
-    found = [item for item in iter_versions(servers(unpacked), is_topics) if isinstance(item, Version)]
-    left = [item for item in found if item.kind != "delete"]
-    assert (len(left), len({item.path for item in left})) == (485, 101)
-    assert len(found) == 486
-
-
 def test_several_servers_together_are_whole(unpacked: Path, tmp_path: Path) -> None:
     whole = list(iter_versions(servers(unpacked)))
     first = linked(unpacked, tmp_path / "first", "log.35e", "snapshot.481", "snapshot.35d")

@@ -184,15 +184,6 @@ def test_what_bookies_collected_is_left_apart(cli: Cli, tmp_path: Path) -> None:
         assert {*COLLECTED} <= {ledger for name in iter_topics(txn) for ledger in read_topic(txn, name).ids}
 
 
-def test_a_plan_file_is_done_as_it_was_shown(cli: Cli, bare: Path, tmp_path: Path) -> None:
-    plan = tmp_path / "recover.json"
-    planned = cli.done("--store", bare, "-o", "json", "store", "recover", "--plan", plan)
-    done = cli.done("--store", bare, "-o", "json", "apply", plan, "--yes")
-    assert [row["after"] for row in done.json] == [row["after"] for row in planned.json]
-    assert cli("--store", bare, "apply", plan, "--yes").exit_code == 4
-    assert cli("--store", bare, "store", "undo", "1", "--yes").exit_code == 0
-
-
 def test_every_readable_entry_is_in_one_topic(cli: Cli, bare: Path) -> None:
     changed = cli("--store", bare, "-o", "json", "store", "recover", "--yes").json
     made = changed[0]["after"]

@@ -125,37 +125,6 @@ def grown(monkeypatch: pytest.MonkeyPatch, table: str, *fields: pa.Field) -> Non
     monkeypatch.setitem(globals(), "TABLES", {**TABLES, table: schema})
 
 
-def test_columns_that_came_later_are_null_in_rows_of_before(
-    warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    replaced(warehouse, "cursors", "north", "one", [1])
-    grown(
-        monkeypatch,
-        "cursors",
-        pa.field("lag", pa.list_(pa.struct([("of", pa.int64())]))),
-        pa.field("note", pa.string()),
-    )
-    replaced(warehouse, "cursors", "south", "two", [2])
-    old, new = sorted(read(warehouse, "cursors"), key=lambda row: row["cluster"])
-    assert (old["lag"], old["note"], old["holes"]) == (
-        None,
-        None,
-        [{"ledger_id": 1, "first_entry_id": 1, "last_entry_id": 1}],
-    )
-    assert (new["lag"], new["note"]) == ([{"of": 2}], "text 2")
-
-
-def test_files_of_before_a_column_are_added_with_nulls(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As of an older version of this program, which another machine still has."""
-    before = TABLES["topics"]
-    with monkeypatch.context() as newer:
-        grown(newer, "topics", pa.field("note", pa.string()))
-        replaced(warehouse, "topics", "north", "one", [1])
-    assert TABLES["topics"] is before
-    replaced(warehouse, "topics", "south", "two", [2])
-    assert {row["cluster"]: row["note"] for row in read(warehouse, "topics")} == {"north": "text 1", "south": None}
-
-
 def test_a_column_of_another_type_is_refused_by_name(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
     replaced(warehouse, "topics", "north", "one", [1])
     grown(monkeypatch, "topics", pa.field("size", pa.string()))

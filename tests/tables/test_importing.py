@@ -14,7 +14,7 @@ import pytest
 from pulsar_admin.store.db.environment import DATABASES, open_store
 from pulsar_admin.store.transfer.imports import ImportOptions
 from tests.conftest import Cli
-from tests.stores import NOW_MS, copied, import_standalone, imported
+from tests.stores import NOW_MS, import_standalone, imported
 from tests.worlds import CLUSTER, scratch_copy
 
 NOW = "2026-11-22T00:00:00Z"
@@ -93,26 +93,6 @@ def test_metadata_is_answered_without_logs_and_messages_where_they_lie(cli: Cli,
     assert cli("--store", made, *read) == messages
     (first,), (second,) = ((tmp_path / name / "bodies").rglob("*.parquet") for name in ("tables", "again"))
     assert pq.read_table(first).equals(pq.read_table(second))
-
-
-def test_changes_and_ledgers_of_its_own_come_along(cli: Cli, tmp_path: Path) -> None:
-    """A policy of a topic is an entry that the store wrote itself; both changes can be taken back where they were loaded."""
-    store = copied("small", "clean", tmp_path)
-    for line in (
-        "topicPolicies set-message-ttl public/default/plain -t 3d",
-        "topics delete public/default/chunked --force --yes",
-    ):
-        assert cli("--store", store, *line.split()).exit_code == 0
-    assert cli("--store", store, "store", "export", "tables", tmp_path / "tables").exit_code == 0
-    made = load(cli, tmp_path / "tables", tmp_path / "made")
-    asked = ("topicPolicies", "get-message-ttl", "public/default/plain")
-    for words in (asked, ("store", "log"), ("store", "check"), ("topics", "list", "public/default")):
-        said = cli("--store", made, *words, "-o", "json").stdout.replace(str(made), str(store))
-        assert said == cli("--store", store, *words, "-o", "json").stdout, words
-    for path in (store, made):
-        for number in ("2", "1"):
-            assert cli("--store", path, "store", "undo", number, "--yes").exit_code == 0
-    assert rows_of(made)["tree"] == rows_of(store)["tree"]
 
 
 def test_a_store_that_had_copied_its_logs_is_read_where_they_are(cli: Cli, tmp_path: Path) -> None:

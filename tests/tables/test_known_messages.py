@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pytest
 
 import pulsar_admin
@@ -20,7 +19,6 @@ from pulsar_admin.store.names import EARLIEST, parse_topic
 from pulsar_admin.store.proto.pulsar_api_pb2 import MessageIdData
 from pulsar_admin.store.tables.schemas import known_schema
 from tests.conftest import Cli
-from tests.connector import readings, written
 from tests.stores import imported
 from tests.tables.test_export import table_of
 from tests.worlds import CLUSTER, scratch_copy
@@ -28,31 +26,6 @@ from tests.worlds import CLUSTER, scratch_copy
 
 def _export(cli: Cli, store: Path, folder: Path, *words: str) -> Any:
     return cli("--store", store, "store", "export", "tables", folder, *words, "-o", "json")
-
-
-def _rows(folder: Path, topics: list[str]) -> pa.Table:
-    messages = table_of(folder, "messages")
-    return messages.filter(pc.is_in(messages["topic"], pa.array(topics)))
-
-
-@pytest.mark.parametrize("world", ["small", "shapes"])
-def test_rows_of_the_spark_connector(world: str, tmp_path: Path, cli: Cli) -> None:
-    """Values of topics with a schema are bytes here, in the connector only of those that are read together."""
-    done = _export(cli, imported(world, "clean"), tmp_path / "t", "--only", "messages", "--columns", "pulsar-spark")
-    assert done.exit_code == 0, done.stderr
-    whole = metadata = 0
-    for one in readings(world):
-        if "endingOffsets" in one["options"]:
-            continue
-        fields = [field["name"] for field in one["schema"]["fields"]]
-        topics = [*dict.fromkeys(row[fields.index("__topic")] for row in one["rows"])]
-        kind = next(field["type"] for field in one["schema"]["fields"] if not field["name"].startswith("__"))
-        names = fields if fields[0] == "value" and kind == "binary" else [n for n in fields if n.startswith("__")]
-        found = written(_rows(tmp_path / "t", topics).select(names).to_batches())
-        assert found == [[row[fields.index(name)] for name in names] for row in one["rows"]], one["options"]
-        whole += len(found) if names == fields else 0
-        metadata += len(found) if names != fields else 0
-    assert (whole, metadata) == {"small": (3304, 32), "shapes": (0, 56)}[world]
 
 
 def _dumped(store: Path) -> pa.Table:
