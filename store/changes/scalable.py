@@ -18,16 +18,18 @@ from pulsar_admin.store.changes.topics import warned_of_lost
 from pulsar_admin.store.codec.java import in_hash_map_order
 from pulsar_admin.store.codec.scalable import HASH_MAX, NEVER
 from pulsar_admin.store.db.environment import Txn
-from pulsar_admin.store.db.tree import find_node, iter_nodes
+from pulsar_admin.store.db.tree import find_node, iter_children, iter_nodes
 from pulsar_admin.store.errors import AlreadyExists, InvalidValue, Refused
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.scalable import read_scalable
 from pulsar_admin.store.model.topics import check_namespace, list_partitions
 from pulsar_admin.store.names import PERSISTENT, TopicName, shell_word
+from pulsar_admin.store.wording import listed, plural
 
 _BUCKETS = 4
 """``scalableTopicEntryBuckets`` of broker.conf that the segments of a new topic share: the default, as recorded data have it."""
 _HASHES = HASH_MAX + 1
+_SHOWN = 5
 _SEGMENTS_MAX = 10_000  # each is two nodes; a broker splits up to 64 by itself
 _CREATE = ChangeKind("scalable-topics create", "create scalable topic {place}")
 _DELETE = ChangeKind("scalable-topics delete", "delete scalable topic {first}")
@@ -68,6 +70,15 @@ def plan_create_scalable(
         warnings = (
             f"{regular} stays beside it, as with a broker of 5.0.1: `scalable-topics migrate` turns it into a "
             "scalable one",
+        )
+    made = [name.segment(one * width, end, one).path for one, end in enumerate(ends)]
+    folder = made[0].rpartition("/")[0]
+    left = [one for one in iter_children(txn, folder) if f"{folder}/{one}" not in made]
+    if left:
+        warnings += (
+            f"{plural(len(left), 'segment')} {listed(left, _SHOWN)} {plural(len(left), 'exists', 'exist')} without a record of the topic, "
+            f"and the new record does not list {plural(len(left), 'it', 'them')}: no client gets "
+            f"{plural(len(left), 'its', 'their')} messages; see: pulsar-admin doctor --code segment-unlisted",
         )
     part = ChangePart(topic=str(name), after={"segments": segments, "properties": kept}, warnings=warnings)
     return warned_of_lost(reader, Plan(_CREATE, txn.id, tuple(steps), (part,)))

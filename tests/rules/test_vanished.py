@@ -204,6 +204,7 @@ def test_a_scalable_topic_created_over_its_lost_segments_is_warned_of(cli: Cli, 
     nodes = read_rows(store, lambda txn: [path for path in iter_paths(txn, segments) if path.count("/") == 6])
     lose_nodes(store, segments, "/topics/acme/n/scal")
     warnings = cli.json(store, "scalable-topics create acme/n/scal --dry-run")["warnings"]
+    assert not any("without a record" in one for one in warnings)
     said = [one.split()[3] for one in warnings if one.endswith("see them with: pulsar-admin ledgers orphans")]
     assert said == sorted(nodes)
 
@@ -216,6 +217,14 @@ def test_a_damaged_row_elsewhere_refuses_nothing_that_is_created(cli: Cli, tmp_p
     for line in ("topics create public/default/new", "namespaces create acme/new"):
         (warning,) = cli.json(store, f"{line} --dry-run")["warnings"]
         assert warning.startswith("whether data of a lost topic of that name remain is unknown: the row of"), line
+
+
+@pytest.mark.usefixtures("damages_stores")
+def test_a_scalable_topic_created_beside_segments_without_a_record_is_warned_of(cli: Cli, tmp_path: Path) -> None:
+    store = copied("scalable", "clean", tmp_path)
+    lose_nodes(store, "/topics/acme/n/scal")
+    (warning,) = cli.json(store, "scalable-topics create acme/n/scal --segments 2 --dry-run")["warnings"]
+    assert warning.startswith("segments 0000-7fff-3, 0000-ffff-2 and 8000-ffff-4 exist without a record of the topic")
 
 
 @pytest.mark.usefixtures("damages_stores")
