@@ -44,8 +44,6 @@ else:
 class Resources(Planner):
     """The part of ``Store`` that asks for these and plans their changes. Answers have upstream's keys; all raise MetadataCorrupt."""
 
-    # -- tenants ------------------------------------------------------------------------------------------------------
-
     def tenants(self) -> tuple[str, ...]:
         """Return the names of the tenants."""
         return tuple(self._session.ask(resources.list_tenants))
@@ -70,8 +68,6 @@ class Resources(Planner):
         """Plan deleting a tenant, with ``force`` also its namespaces and their topics; raises TenantNotFound, Refused."""
         return self._planned(deleting.plan_delete_tenant, name, force)
 
-    # -- clusters -----------------------------------------------------------------------------------------------------
-
     def clusters(self) -> tuple[str, ...]:
         """Return the names of the clusters, also of those that only have a migration."""
         return tuple(self._session.ask(resources.list_clusters))
@@ -89,8 +85,6 @@ class Resources(Planner):
         InvalidValue, AlreadyExists.
         """
         return self._planned_rows(changes.plan_create_cluster, name, given_settings(settings, file))
-
-    # -- bookies ------------------------------------------------------------------------------------------------------
 
     def bookies(self) -> tuple[str, ...]:
         """Return the bookies that have a cookie, whether they run or not."""
@@ -119,8 +113,6 @@ class Resources(Planner):
         """
         return self._planned_rows(bookie_changes.plan_rename, bookie, new)
 
-    # -- brokers ------------------------------------------------------------------------------------------------------
-
     def dynamic_settings(self) -> Mapping[str, str]:
         """Return the settings of all brokers that were changed while they ran, by name."""
         return self._session.ask(resources.read_configuration)
@@ -136,8 +128,6 @@ class Resources(Planner):
     def delete_dynamic_setting(self, name: str) -> Plan:
         """Plan deleting a dynamic setting, so that brokers' configuration files apply again; raises Refused."""
         return self._planned_rows(changes.plan_delete_setting, name)
-
-    # -- resource groups and quotas -----------------------------------------------------------------------------------
 
     def resource_groups(self) -> tuple[str, ...]:
         """Return the names of the resource groups."""

@@ -10,7 +10,7 @@ from pulsar_admin import arguments
 from pulsar_admin.api.plan import Named, Plan, Planner
 from pulsar_admin.api.session import Session
 from pulsar_admin.arguments import Delay, JavaInt, Place, Time
-from pulsar_admin.later import later
+from pulsar_admin.later import later, laters
 from pulsar_admin.store.codec.transactions import TxnId
 from pulsar_admin.store.db.audit_log import read_change
 from pulsar_admin.store.db.environment import Txn
@@ -37,10 +37,7 @@ if TYPE_CHECKING:
     from pulsar_admin.store.nacks.sizes import NackLoad, TrackerSizing
 else:
     changes = later("pulsar_admin.store.changes.nacks")
-    building = later("pulsar_admin.store.delayed.build")
-    runs = later("pulsar_admin.store.delayed.runs")
-    summaries = later("pulsar_admin.store.delayed.summary")
-    verifying = later("pulsar_admin.store.delayed.trackers")
+    building, runs, summaries, verifying = laters("pulsar_admin.store.delayed", "build runs summary trackers")
     waits = later("pulsar_admin.store.delayed.waiting")
 
 

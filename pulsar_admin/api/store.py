@@ -338,8 +338,7 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
     def check(self, *, deep: bool = False, max_rate: Rate | None = None) -> tuple[Finding, ...]:
         """Return problems (``is_problem``) and notes about files, index, audit log, and metadata against ledgers.
 
-        ``deep`` reads every byte, at most ``max_rate`` of them per second, in this process only. Nothing is repaired.
-        Raises InvalidValue.
+        ``deep`` reads every byte, at most ``max_rate`` of them per second, in this process only. Nothing is repaired. Raises InvalidValue.
         """
         with PACE.limited(max_rate):
             return tuple(iter_check(self._session, deep=deep))
@@ -403,8 +402,7 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
     def search(self, *topics: str, **wanted: Unpack[WantedMessages]) -> Messages:
         """Return the messages of topics (default: all) that match everything wanted, as ``Topic.search``.
 
-        Unless columns are named, the column ``topic`` says to which topic each belongs. Raises InvalidValue, and when
-        read TopicNotFound.
+        Unless columns are named, the column ``topic`` says to which topic each belongs. Raises InvalidValue, and when read TopicNotFound.
         """
         wanted.setdefault("columns", ("topic", *COLUMNS))
         return search_of(self._session, lambda txn: select_topics(txn, parse_topics(topics)), wanted)

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from pulsar_admin import arguments
 from pulsar_admin.api.session import Session, session_of
 from pulsar_admin.arguments import Checked, Count, Rate, Time
-from pulsar_admin.later import later
+from pulsar_admin.later import later, laters
 from pulsar_admin.store.db.files import FileMode
 from pulsar_admin.store.db.storeinfo import check_new_store
 from pulsar_admin.store.errors import InvalidValue
@@ -44,21 +44,13 @@ if TYPE_CHECKING:
     from pulsar_admin.store.transfer import imports as importing
     from pulsar_admin.store.transfer import refresh as refreshing
 else:
-    bundles = later("pulsar_admin.store.transfer.bundle")
+    bookie_export, bundles = laters("pulsar_admin.store.transfer", "bookie_export bundle")
+    ensemble_export, exporting, importing = laters("pulsar_admin.store.transfer", "ensemble_export exports imports")
+    offloads, refreshing, snapshot_export = laters("pulsar_admin.store.transfer", "offloads refresh snapshot_export")
     diagnosing = later("pulsar_admin.store.doctor.diagnosing")
-    exporting = later("pulsar_admin.store.transfer.exports")
-    bookie_export = later("pulsar_admin.store.transfer.bookie_export")
-    ensemble_export = later("pulsar_admin.store.transfer.ensemble_export")
-    snapshot_export = later("pulsar_admin.store.transfer.snapshot_export")
-    offloads = later("pulsar_admin.store.transfer.offloads")
-    cloning = later("pulsar_admin.store.disks.clone")
-    salvaging = later("pulsar_admin.store.disks.salvage")
-    tabling = later("pulsar_admin.store.tables.export")
-    loading = later("pulsar_admin.store.tables.importing")
-    clusters = later("pulsar_admin.store.sources.cluster")
-    given_bookies = later("pulsar_admin.store.sources.given_bookies")
-    importing = later("pulsar_admin.store.transfer.imports")
-    refreshing = later("pulsar_admin.store.transfer.refresh")
+    cloning, salvaging = laters("pulsar_admin.store.disks", "clone salvage")
+    tabling, loading = laters("pulsar_admin.store.tables", "export importing")
+    clusters, given_bookies = laters("pulsar_admin.store.sources", "cluster given_bookies")
 
 
 Exported = TypeVar("Exported", bound=Answer)
