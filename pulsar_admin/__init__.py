@@ -136,8 +136,7 @@ _NAMES = {
     "store.transfer.offloads": "OffloadResult",
     "store.transfer.refresh": "RefreshPreview RefreshResult",
     "store.transfer.snapshot_export": "SnapshotExportReport",
-    "store.doctor.why_bytes": "HeldBytes HeldTotal WhyBytes",
-    "store.doctor.why_subscription": "Reason Why",
+    "store.doctor.why": "HeldBytes HeldTotal Reason Why WhyBytes",
 }
 """The modules of this package, and which public names each has."""
 _HOMES = {name: f"{__name__}.{module}" for module, names in _NAMES.items() for name in names.split()}

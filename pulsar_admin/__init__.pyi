@@ -94,8 +94,7 @@ from pulsar_admin.store.disks.salvage import (
     SalvageReport,
 )
 from pulsar_admin.store.doctor.since import ChangeSince, FindingBefore, FindingChange, FindingComparison
-from pulsar_admin.store.doctor.why_bytes import HeldBytes, HeldTotal, WhyBytes
-from pulsar_admin.store.doctor.why_subscription import Reason, Why
+from pulsar_admin.store.doctor.why import HeldBytes, HeldTotal, Reason, Why, WhyBytes
 from pulsar_admin.store.dump.find_by_time import FoundEntry
 from pulsar_admin.store.dump.job import DumpReport, DumpSize
 from pulsar_admin.store.dump.messages import MessageRecord

@@ -242,7 +242,7 @@ _OUR_WORDS = {  # ours, or a number: none is a name from data
     ("store/doctor/diagnosing.py", "code"),
     ("store/facts/trees.py", "code"),
     ("store/tables/importing.py", "','.join(NEEDED)"),
-    ("store/doctor/why_bytes.py", "min(found.ledgers)"),
+    ("store/doctor/why.py", "min(found.ledgers)"),
     ("store/model/cursors.py", "of_topics"),
     ("store/changes/compaction.py", "named"),
     ("store/model/topics.py", "most + 1"),

@@ -235,7 +235,7 @@ def peek_messages(app: App, selection: TopicSelection, subscription: str, option
         messages = messages_of(app.session, lambda txn: chosen.names, query)
         style = _Style(chosen.several, options.value, _printing(app, options, markers=options.markers))
         if not (yield from _shown(messages, style)):
-            from pulsar_admin.store.doctor.why_subscription import (
+            from pulsar_admin.store.doctor.why import (
                 why_nothing_is_given,  # all rules: few backlogs have nothing to show
             )
 

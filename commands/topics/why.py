@@ -20,8 +20,7 @@ from pulsar_admin.visible import clean_text, folded_text
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from pulsar_admin.store.doctor.why_bytes import WhyBytes
-    from pulsar_admin.store.doctor.why_subscription import Reason
+    from pulsar_admin.store.doctor.why import Reason, WhyBytes
 
 _TOP = 20
 _COLUMNS = (

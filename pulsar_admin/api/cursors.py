@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pulsar_admin.store.changes import subscriptions as subscription_changes
     from pulsar_admin.store.changes.plan import Plan as StorePlan
     from pulsar_admin.store.delayed import expiry_plans
-    from pulsar_admin.store.doctor import why_subscription
+    from pulsar_admin.store.doctor import why as reasons
     from pulsar_admin.store.recovery import ack_history, restore
     from pulsar_admin.store.reports import backlog as backlogs
     from pulsar_admin.store.reports import internal_stats as internals
@@ -40,7 +40,7 @@ else:
         "pulsar_admin.store.changes", "cursors log_writer resets subscriptions"
     )
     expiry_plans = later("pulsar_admin.store.delayed.expiry_plans")
-    why_subscription = later("pulsar_admin.store.doctor.why_subscription")
+    reasons = later("pulsar_admin.store.doctor.why")
     ack_history, restore = laters("pulsar_admin.store.recovery", "ack_history restore")
     backlogs, internals = laters("pulsar_admin.store.reports", "backlog internal_stats")
     broker_setup, by_time = laters("pulsar_admin.store.search", "broker_setup by_time")
@@ -392,14 +392,14 @@ class Cursor(Cursors):
             topic = read_topic(reader.txn, self._topic)
             return tuple(self._past(reader, [topic]).states(reader, topic, self._name))
 
-    def why(self) -> why_subscription.Why:
+    def why(self) -> reasons.Why:
         """Return why it is at its position: ``held``, and ``reasons``, each with ``code``, ``sentence``, ``evidence``, ``command``.
 
         Reads the headers of its backlog. Raises as ``state``.
         """
         with self._session.scan() as reader:
             found = model.read_topic_cursor(reader, self._topic, self._name)
-            why = why_subscription.why_subscription(reader, *found, self._session.now_ms)
+            why = reasons.why_subscription(reader, *found, self._session.now_ms)
             self._session.warn_of_broken(reader.txn, [self._topic])
             return why
 

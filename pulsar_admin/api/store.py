@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from pulsar_admin.store.doctor import diagnosing
     from pulsar_admin.store.doctor import overview as overviews
     from pulsar_admin.store.doctor import since as comparing
-    from pulsar_admin.store.doctor import why_bytes as byte_reasons
+    from pulsar_admin.store.doctor import why as byte_reasons
     from pulsar_admin.store.dump import copying
     from pulsar_admin.store.dump import load as loading
     from pulsar_admin.store.dump import source as dumps
@@ -89,7 +89,7 @@ else:
     topic_changes = later("pulsar_admin.store.changes.topics")
     encryption, chains = laters("pulsar_admin.store.codec", "encryption interceptors")
     diagnosing, overviews, comparing = laters("pulsar_admin.store.doctor", "diagnosing overview since")
-    byte_reasons = later("pulsar_admin.store.doctor.why_bytes")
+    byte_reasons = later("pulsar_admin.store.doctor.why")
     copying, loading, dumps = laters("pulsar_admin.store.dump", "copying load source")
     orphan_facts, vanished = laters("pulsar_admin.store.facts", "orphans vanished")
     coverage = later("pulsar_admin.store.model.coverage")

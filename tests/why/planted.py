@@ -16,7 +16,7 @@ from pulsar_admin.store.codec.brokerentry import BrokerEntry
 from pulsar_admin.store.codec.cursor import CursorInfo
 from pulsar_admin.store.codec.message import encode_message_entry
 from pulsar_admin.store.db.environment import open_store
-from pulsar_admin.store.doctor.why_subscription import Why, why_subscription
+from pulsar_admin.store.doctor.why import Why, why_subscription
 from pulsar_admin.store.model.cursors import read_cursor
 from pulsar_admin.store.model.reader import open_reader
 from pulsar_admin.store.model.topics import read_topic

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from msgspec import Struct, field
 
-from pulsar_admin.store.doctor.why_subscription import Reason, why_subscription
+from pulsar_admin.store.doctor.why import Reason, why_subscription
 from pulsar_admin.store.model.cursors import read_cursors
 from pulsar_admin.store.model.topics import iter_topics, read_topic
 from pulsar_admin.store.proto.transaction_pb2 import PendingAckMetadataEntry

@@ -12,7 +12,7 @@ from pulsar_admin.store.codec.logscan import Record, iter_records
 from pulsar_admin.store.codec.managedledger import LedgerInfo, ManagedLedger, encode_managed_ledger
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.db.ledger_ids import put_next_ledger_id
-from pulsar_admin.store.doctor.why_bytes import WhyBytes, why_bytes
+from pulsar_admin.store.doctor.why import WhyBytes, why_bytes
 from pulsar_admin.store.model.reader import open_reader
 from pulsar_admin.store.model.topics import read_topic
 from pulsar_admin.store.names import Position, parse_topic
