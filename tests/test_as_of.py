@@ -4,6 +4,7 @@ import io
 import json
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 import time
@@ -15,8 +16,10 @@ from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.model.copy_age import AsOf, find_as_of
 from pulsar_admin.store.transfer import imports
 from tests.conftest import Cli
+from tests.deep import deep_but_for
+from tests.reading_zookeeper import last_time_of
 from tests.stores import copied, imported, read_rows
-from tests.worlds import scratch_copy
+from tests.worlds import scratch_copy, world
 
 HOUR = 3_600_000
 STEADY = "public/default/steady"
@@ -33,12 +36,45 @@ def bring(cli: Cli, source: Path, store: Path) -> AsOf | None:
     return as_of(store)
 
 
+def stamp(source: Path, old_ms: int, new_ms: int) -> None:
+    """Give every file of a bookie the time ``old_ms``, and its journals ``new_ms``."""
+    for file in (source / "bookkeeper").rglob("*"):
+        moment_ns = (new_ms if file.suffix == ".txn" else old_ms) * 1_000_000
+        os.utime(file, ns=(moment_ns, moment_ns))
+
+
 @pytest.fixture
 def small(tmp_path: Path) -> Path:
     return scratch_copy("small", "clean", tmp_path)
 
 
 # -- what tells it ----------------------------------------------------------------------------------------------------
+
+
+@deep_but_for((1,), "state", ["mutated", "crashed"])
+def test_zookeepers_last_transaction_tells_it(cli: Cli, state: str, tmp_path: Path) -> None:
+    disks = tmp_path / "disks"
+    shutil.copytree(world("cluster") / state, disks, copy_function=shutil.copyfile)
+    bookies = [word for number in range(3) for word in ("--bookie", disks / f"bookkeeper{number}" / "current")]
+    parts = ("--zookeeper", disks / "zookeeper", *bookies)
+    assert cli("--store", tmp_path / "s", "store", "import", "cluster", *parts, "--quiet").exit_code in (0, 1)
+    last = last_time_of(world("cluster") / state / "zookeeper" / "version-2")
+    found = as_of(tmp_path / "s")
+    assert found is not None
+    if state == "crashed":  # a broker dated one more entry
+        assert (found.source, last < found.time_ms < last + 1000) == ("broker", True)
+    else:
+        assert found == AsOf(last, "zookeeper")
+
+
+def test_journals_tell_it_where_files_have_times_of_their_own(cli: Cli, small: Path, tmp_path: Path) -> None:
+    stamp(small, SMALL_MS - 2 * HOUR, SMALL_MS + HOUR)
+    assert bring(cli, small, tmp_path / "s") == AsOf(SMALL_MS + HOUR, "files")
+
+
+def test_a_file_of_the_future_does_not(cli: Cli, small: Path, tmp_path: Path) -> None:
+    stamp(small, SMALL_MS - HOUR, (time.time_ns() // 1_000_000) + 48 * HOUR)
+    assert bring(cli, small, tmp_path / "s") == AsOf(SMALL_MS, "metadata")
 
 
 def test_what_is_gone_when_it_is_looked_at_says_nothing(
