@@ -416,8 +416,8 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
         since planning, NotWritable if it was opened for reading, and Refused for a plan that writes ledgers while an
         iteration still reads the store.
         """
-        given = arguments.given_object("plan", plan, Plan)
-        return change_reports.report_of(apply_plan(self._session, given, checked=True)[0], self._session.path)
+        path = None if arguments.given_object("plan", plan, Plan).changes_nothing else self._session.path
+        return change_reports.report_of(apply_plan(self._session, plan, checked=True)[0], path)
 
     def load(
         self,
