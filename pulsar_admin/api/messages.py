@@ -37,14 +37,16 @@ if TYPE_CHECKING:
 
     from pulsar_admin.store.dump import job as dumping
     from pulsar_admin.store.reports import timeline as timelines
+    from pulsar_admin.store.scan import datasource, reducing
     from pulsar_admin.store.scan import messages as scan_messages
-    from pulsar_admin.store.scan import reducing
     from pulsar_admin.store.search import skew as skews
+    from pulsar_admin.store.tables import catalog, rows, schemas
 else:
     dumping = later("pulsar_admin.store.dump.job")
     timelines = later("pulsar_admin.store.reports.timeline")
-    scan_messages, reducing = laters("pulsar_admin.store.scan", "messages reducing")
+    datasource, scan_messages, reducing = laters("pulsar_admin.store.scan", "datasource messages reducing")
     skews = later("pulsar_admin.store.search.skew")
+    catalog, rows, schemas = laters("pulsar_admin.store.tables", "catalog rows schemas")
 
 
 Item = TypeVar("Item")
@@ -299,16 +301,15 @@ class Columns(Checked):
 
         Columns and names are those of the files that ``store export tables`` writes. Raises InvalidValue for another name.
         """
-        from pulsar_admin.store.tables.rows import SMALL_TABLES, iter_table
-        from pulsar_admin.store.tables.schemas import TABLES
-
-        if name not in SMALL_TABLES:
-            raise InvalidValue(f"there is no table {name!r}", hint=f"tables: {', '.join(SMALL_TABLES)}", table=name)
+        if name not in rows.SMALL_TABLES:
+            raise InvalidValue(
+                f"there is no table {name!r}", hint=f"tables: {', '.join(rows.SMALL_TABLES)}", table=name
+            )
 
         def source(reader: EntryReader, problems: list[StoreError]) -> Generator[pa.RecordBatch, None, None]:
-            yield from iter_table(reader, name, find_cluster_name(reader.txn), problems.append)
+            yield from rows.iter_table(reader, name, find_cluster_name(reader.txn), problems.append)
 
-        return Batches(self._session, lambda: TABLES[name], source)
+        return Batches(self._session, lambda: schemas.TABLES[name], source)
 
     def sql(self, statement: str) -> Batches:
         """Return the rows of one SELECT as Arrow batches, by DuckDB; ``docs/howto/sql.md`` has its tables. Each iteration runs it again.
@@ -316,14 +317,12 @@ class Columns(Checked):
         Raises BadSql, Refused for a statement that does more than read, InvalidValue for several, MissingComponent.
         """
         require("duckdb", "sql")
-        from pulsar_admin.store.tables.catalog import open_sql
-
-        with self._session.reader() as reader, open_sql(reader, [], self._session.now_ms) as database:
+        with self._session.reader() as reader, catalog.open_sql(reader, [], self._session.now_ms) as database:
             only = database.only(statement)
             schema = database.schema(only)
 
         def source(reader: EntryReader, problems: list[StoreError]) -> Generator[pa.RecordBatch, None, None]:
-            with open_sql(reader, problems, self._session.now_ms) as database:
+            with catalog.open_sql(reader, problems, self._session.now_ms) as database:
                 yield from database.batches(only)
 
         return Batches(self._session, lambda: schema, source)
@@ -336,9 +335,7 @@ def register(spark: SparkSession) -> None:
     Executors without our packages get them. Raises MissingComponent, which names what the executors' Python lacks;
     Refused for a stopped session.
     """
-    from pulsar_admin.store.scan.datasource import offer
-
-    offer(spark)
+    datasource.offer(spark)
 
 
 class SparkTables(Checked):
@@ -379,11 +376,9 @@ class SparkTables(Checked):
     def _load(
         self, level: Level, topics: Sequence[str], columns: Sequence[str], *times: Time | None, **options: str
     ) -> DataFrame:
-        from pulsar_admin.store.scan.datasource import frame_of
-
         bounds = zip(("startTime", "endTime"), times, strict=True)
         options |= {name: str(self._session.time_ms(time)) for name, time in bounds if time is not None}
-        return self._session.ask(frame_of, self._spark, level, topics, columns, options)
+        return self._session.ask(datasource.frame_of, self._spark, level, topics, columns, options)
 
 
 Format = Literal["parquet", "jsonl"]

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from pulsar_admin.store.reports import stats as stats_reports
     from pulsar_admin.store.reports import subscriptions as subscription_reports
     from pulsar_admin.store.reports import timeline as timelines
-    from pulsar_admin.store.search import broker_setup, by_index
+    from pulsar_admin.store.search import broker_setup, by_index, by_time
     from pulsar_admin.store.search import skew as skews
 else:
     api_cursors, api_messages, api_pending = laters("pulsar_admin.api", "cursors messages pending")
@@ -78,7 +78,7 @@ else:
     describing, internals, stats_reports, subscription_reports, timelines = laters(
         "pulsar_admin.store.reports", "describe internal_stats stats subscriptions timeline"
     )
-    broker_setup, by_index = laters("pulsar_admin.store.search", "broker_setup by_index")
+    broker_setup, by_index, by_time = laters("pulsar_admin.store.search", "broker_setup by_index by_time")
 
 
 QuotaKind = Literal["destination_storage", "message_age"]
@@ -797,13 +797,11 @@ def find_by_time(
     session: Session, name: TopicName, question: finding.TimeQuestion, *, explain: bool = False
 ) -> finding.FoundEntry:
     """Return where a time is in the topic ``name``, and report what the answer lacks; see ``Topic.find``."""
-    from pulsar_admin.store.search.by_time import texts_of_clock
-
     progress = partial(session.progress, unit="bytes", label="find-by-time")
     with session.scan() as reader:
         topic = topics.read_topic(reader.txn, name)
         if question.rule != finding.BROKER:
-            session.warn(texts_of_clock(reader, topic, question.clock))
+            session.warn(by_time.texts_of_clock(reader, topic, question.clock))
         if question.rule == finding.BROKER or explain:
             session.partial(f"{name}: {text}" for text in find_broken_beside(reader.txn, topic))
         entry = finding.find_entry(reader, topic, question, explain=explain, progress=progress)
