@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from pulsar_admin.store.codec.ledgermetadata import ledger_path
 from pulsar_admin.store.db.environment import Txn, once
-from pulsar_admin.store.db.tree import find_node, tree_key
+from pulsar_admin.store.db.tree import find_node, has_row, tree_key
 from pulsar_admin.store.errors import StoreError
 from pulsar_admin.store.model import topics
 from pulsar_admin.store.names import EVENTS, NamespaceName, TopicName
@@ -35,16 +35,19 @@ def _lost_view(txn: Txn, topic: topics.Topic) -> Iterator[str]:
 
 
 def _compacted_ledger(txn: Txn, topic: topics.Topic) -> int | None:
-    if find_node(txn, topic.name.cursor_path(topics.COMPACTION)) is None:
+    if not has_row(txn, topic.name.cursor_path(topics.COMPACTION)):
         return None
     # Imported here: few topics are compacted.
     from pulsar_admin.store.db.entry_files import EntryFiles
-    from pulsar_admin.store.model.cursors import read_damaged_cursor
+    from pulsar_admin.store.model.cursors import read_cursor
     from pulsar_admin.store.model.reader import EntryReader
 
-    # Of one that is damaged the check tells: nobody knows its ledger.
+    # Of one that cannot be read the doctor tells: nobody knows its ledger.
     with EntryFiles(txn.store, txn) as files:
-        cursor = read_damaged_cursor(txn, EntryReader(files, txn), topic, topics.COMPACTION)
+        try:
+            cursor = read_cursor(txn, EntryReader(files, txn), topic, topics.COMPACTION)
+        except StoreError:
+            return None
     return cursor.state.properties.get(topics.COMPACTED_LEDGER)
 
 

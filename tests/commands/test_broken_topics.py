@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from pulsar_admin.store.codec.cursor import CursorInfo, encode_cursor_info
 from pulsar_admin.store.codec.ledgermetadata import ledger_path
 from pulsar_admin.store.codec.rocksvalue import NodeStat
 from pulsar_admin.store.db.blocks import block_key, ledger_key
@@ -320,6 +321,16 @@ def test_damaged_metadata_of_a_ledger_is_told_by_every_answer(tmp_path: Path, wh
     assert (row["state"], row["entries"], row["missingEntries"], row["size"]) == ("UNREADABLE", 25, None, 4692)
     refused = whole_cli.on(store, f"topics reset-cursor {PLAIN} -s half -m 18:0")
     assert "ledgers restore 18; --force" in refused.stderr
+
+
+@pytest.mark.usefixtures("damages_stores")
+def test_a_cursor_of_compaction_in_an_unknown_form_ends_no_command(tmp_path: Path, cli: Cli) -> None:
+    """Its newest state is an entry of another kind, as of a newer Pulsar."""
+    store, path = copied("small", "clean", tmp_path), parse_topic("acme/orders/compacted").cursor_path("__compaction")
+    put_node(store, path, encode_cursor_info(CursorInfo(9, None)))
+    for words in ("topics dump --all-topics", "delayed status --all-topics -o jsonl"):
+        rows = cli.on(store, words).json_lines
+        assert rows == cli.on(imported("small", "clean"), words).json_lines, words
 
 
 @pytest.mark.usefixtures("damages_stores")
