@@ -18,7 +18,7 @@ from pulsar_admin.store.db import blocks
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.files import Damage, iter_damage
 from pulsar_admin.store.db.tree import find_node, path_of_key, plain_value, tree_key
-from pulsar_admin.store.errors import IndexCorrupt, LedgerNotFound, MetadataCorrupt, Unsupported
+from pulsar_admin.store.errors import IndexCorrupt, LedgerNotFound, MetadataCorrupt, StoreError, Unsupported
 from pulsar_admin.store.names import INT_MAX, parse_owner
 
 if TYPE_CHECKING:
@@ -293,7 +293,7 @@ def is_in_tiered_storage(txn: Txn, ledger_id: int) -> bool:
 
     for owner in find_owners(txn, ledger_id):
         if owner.kind is OwnerKind.TOPIC:
-            with suppress(MetadataCorrupt):  # a list that cannot be read says nothing
+            with suppress(StoreError):  # a list that cannot be read says nothing, nor does a name of no topic
                 node = find_node(txn, parse_owner(owner.topic).path)
                 infos = () if node is None else decode_managed_ledger(node.value, node.path).ledgers
                 if any(info.ledger_id == ledger_id and info.offloaded for info in infos):
