@@ -5,6 +5,7 @@ import json
 import pkgutil
 import re
 import struct
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from pulsar_admin import store
 from pulsar_admin.errors import EXIT_CODES
 from pulsar_admin.store.codec.avro import avro_decoder
 from pulsar_admin.store.codec.strict_values import json_value
-from pulsar_admin.store.errors import StoreError, reason_of
+from pulsar_admin.store.errors import InvalidValue, StoreError, reason_of
 from tests.conftest import Cli
 from tests.test_docs import generate
 from tests.worlds import world
@@ -114,3 +115,9 @@ def test_a_current_directory_that_was_deleted_is_no_bug(
     gone.rmdir()
     answer = whole_cli("--store", "s", "-o", "json", "store", "import", "standalone", world("small") / "clean")
     assert (answer.exit_code, answer.error["message"]) == (5, "the current directory no longer exists")
+
+
+def test_a_traceback_ends_with_the_hint() -> None:
+    error = InvalidValue("there is no table 'topic'", hint="tables: topics, ledgers")
+    assert traceback.format_exception(error)[-1] == "tables: topics, ledgers\n"
+    assert len(traceback.format_exception(InvalidValue("no hint"))) == 1

@@ -69,6 +69,18 @@ def test_a_plan_is_asked_again_when_it_is_applied(tmp_path: Path, cli: Cli) -> N
     assert refused.exit_code in (3, 4), refused.stderr  # the store changed, too
 
 
+def test_each_is_named_by_doctor_and_check(store: Path, cli: Cli) -> None:
+    found = cli("--store", store, "doctor", "--code", "unknown-tree", "-o", "jsonl").json_lines
+    assert {row["where"]: row["message"] for row in found} == {
+        "/brokers": "1 tree of another program (Kafka): 1 node, kept as they are",
+        "/topics": "1 tree of a newer Pulsar: 2 nodes, kept as they are",
+        "/txn": "1 tree of a newer Pulsar: 1 node, kept as they are",
+        "/widgets": "1 tree of a newer Pulsar or another program: 1 node, kept as they are",
+    }
+    checked = cli("--store", store, "store", "check", "-o", "jsonl").json_lines
+    assert [row["where"] for row in checked if row["code"] == "unknown-tree"] == [*_UNKNOWN]
+
+
 def test_disks_are_not_reclaimed_by_metadata_with_unknown_trees(tmp_path: Path, cli: Cli) -> None:
     data = half_dead_bookie(tmp_path / "data")
     rows: dict[bytes, bytes | None] = {name.encode(): encode_value(_STAT, value) for name, value in _NODES.items()}
