@@ -1,6 +1,4 @@
-"""Cursors: the position and backlog of a subscription in one topic; in several topics as one, where a plan moves
-all or none.
-"""
+"""Cursors: the position and backlog of a subscription in one topic; in several topics as one, where a plan moves all or none."""
 
 from __future__ import annotations
 
@@ -128,21 +126,19 @@ class Cursors(Planner):
     ) -> Plan:
         """Plan resetting the cursors to a position, a time, a distance, another subscription, or an earlier state.
 
-        Give exactly one of: ``to``, the position of the first entry to deliver again; ``time``, the first entry at or
-        after it, with ``until`` only the entries before the first one at or after that, while all others keep their
-        state; ``shift_by``, that many entries further (negative: back); ``like``, the state of another
-        subscription; ``as_of``, the state at a time or one of ``history`` (its ``name``). ``exclude`` starts after the
-        position. All but ``as_of`` clear individual acknowledgements; ``as_of`` restores them: if several states may
-        have been in force then, ``if_unsure`` refuses, redelivers what any of them had left, or skips what any had acknowledged
-        (``oldest`` and ``newest`` are older words for these two). ``zookeeper`` names the files of more servers,
+        Give exactly one of: ``to``, the position of the first entry to deliver again; ``time``, the first entry at or after it, with
+        ``until`` only the entries before the first one at or after that, while all others keep their state; ``shift_by``, that many
+        entries further (negative: back); ``like``, the state of another subscription; ``as_of``, the state at a time or one of ``history``
+        (its ``name``). ``exclude`` starts after the position. All but ``as_of`` clear individual acknowledgements; ``as_of`` restores
+        them: if several states may have been in force then, ``if_unsure`` refuses, redelivers what any of them had left, or skips what any
+        had acknowledged (``oldest`` and ``newest`` are older words for these two). ``zookeeper`` names the files of more servers,
         ``dataDir[,dataLogDir]``.
 
-        With ``rule`` ``broker`` the result is that of a live broker with the setting ``max_clock_skew`` (negative:
-        it skips no ledger); ``exact`` takes the first entry at or after the time on ``clock``, and only
-        existing positions. Raises InvalidValue (also for a ``clock`` of events, which are not indexed), LedgerNotFound,
-        EntryNotFound, Refused (unsure), SourceNotFound (``zookeeper``), and NothingMatches: a topic has no entries,
-        the state at ``as_of`` is unknown, no entry is at or after ``time``, so that everything would be skipped, or a time
-        counted from now is after the end of an older copy (``force`` allows the latter two).
+        With ``rule`` ``broker`` the result is that of a live broker with the setting ``max_clock_skew`` (negative: it skips no ledger);
+        ``exact`` takes the first entry at or after the time on ``clock``, and only existing positions. Raises InvalidValue (also for a
+        ``clock`` of events, which are not indexed), LedgerNotFound, EntryNotFound, Refused (unsure), SourceNotFound (``zookeeper``), and
+        NothingMatches: a topic has no entries, the state at ``as_of`` is unknown, no entry is at or after ``time``, so that everything
+        would be skipped, or a time counted from now is after the end of an older copy (``force`` allows the latter two).
         """
         errors.check_one(to=to, time=time, shift_by=shift_by, like=like, as_of=as_of)
         if as_of is None and (if_unsure != "refuse" or zookeeper):
@@ -188,8 +184,7 @@ class Cursors(Planner):
         max_clock_skew: Duration = "1m",
         force: bool = False,
     ) -> Plan:
-        """Plan dropping the backlog older than ``before``, up to a position (``to``; with ``exclude`` it stays), or
-        by the TTL in force.
+        """Plan dropping the backlog older than ``before``, up to a position (``to``; with ``exclude`` it stays), or by the TTL in force.
 
         With ``rule`` ``all-before`` nothing younger than the limit is dropped; ``broker`` does as a live broker, see
         ``reset``. The preview warns of delayed messages that are dropped before they are due. Raises InvalidValue (as
@@ -224,8 +219,7 @@ class Cursors(Planner):
         broker_version: broker_setup.BrokerVersion | None = None,
         max_clock_skew: Duration = "1m",
     ) -> tuple[expiry_plans.Forecast, ...]:
-        """Return which entries a TTL (default: the one in force) will drop from each cursor from now until
-        ``ahead``.
+        """Return which entries a TTL (default: the one in force) will drop from each cursor from now until ``ahead``.
 
         ``rows`` has one row per ``interval`` (default: a 24th of ``ahead``), times in ms: the first row is overdue
         already (``from_ms`` None), the last is left afterwards (``to_ms`` None). Cursors without a TTL are left out.
@@ -385,8 +379,7 @@ class Cursor(Cursors):
     def history(self) -> tuple[ack_history.AckState, ...]:
         """Return every known state of its acknowledgements, the oldest first: ``state``, ``not_before`` and ``not_after``.
 
-        They come from its cursor ledgers and metadata, and from the ZooKeeper files that the store was imported from. Raises as
-        ``state``.
+        They come from its cursor ledgers and metadata, and from the ZooKeeper files that the store was imported from. Raises as ``state``.
         """
         with self._session.reader() as reader:
             topic = read_topic(reader.txn, self._topic)

@@ -42,11 +42,10 @@ def history(
 ) -> Iterator[events.MetadataChange]:
     """Yield metadata changes from ZooKeeper's files, oldest first, as they are read.
 
-    ``zookeeper`` names the files of servers of one ensemble, each ``dataDir`` or ``dataDir,dataLogDir``; ``chroot`` is
-    the cluster's root path if the ensemble has several. ``what`` is a path, topic, tenant/namespace or ledger id
-    (None: everything). ``since`` and ``until`` are times (texts must be absolute, or like "-3h"), or zxids such as "0x4a1".
-    Missing or damaged files give a PartialData warning at the end. Raises SourceNotFound, Refused (no files are named),
-    InvalidValue, MetadataCorrupt.
+    ``zookeeper`` names the files of servers of one ensemble, each ``dataDir`` or ``dataDir,dataLogDir``; ``chroot`` is the cluster's root
+    path if the ensemble has several. ``what`` is a path, topic, tenant/namespace or ledger id (None: everything). ``since`` and ``until``
+    are times (texts must be absolute, or like "-3h"), or zxids such as "0x4a1". Missing or damaged files give a PartialData warning at the
+    end. Raises SourceNotFound, Refused (no files are named), InvalidValue, MetadataCorrupt.
     """
     problems: list[str] = []
     span = events.Span(*(None if one is None else arguments.moment_of(one) for one in (since, until)))

@@ -84,11 +84,10 @@ class Recoveries(Planner):
     ) -> Plan:
         """Plan rebuilding lost metadata from bookies and ledgers, at a level (default: the one that the store's state suggests).
 
-        ``cluster`` is its name, if lost; ``earlier`` an open store of an earlier state; ``names`` the file of names of
-        level C, which is read if it exists, else written; ``rename`` such a file that is applied to what level C made
-        before; ``probable``: one witness joins ledgers there. ``accept_unknown_tree`` names metadata trees of another
-        program or version that reference none of the ledgers; each one not named is Refused. Raises Refused,
-        Unsupported, MetadataCorrupt, InvalidValue.
+        ``cluster`` is its name, if lost; ``earlier`` an open store of an earlier state; ``names`` the file of names of level C, which is
+        read if it exists, else written; ``rename`` such a file that is applied to what level C made before; ``probable``: one witness
+        joins ledgers there. ``accept_unknown_tree`` names metadata trees of another program or version that reference none of the ledgers;
+        each one not named is Refused. Raises Refused, Unsupported, MetadataCorrupt, InvalidValue.
         """
         if rename is not None and not (level is None and earlier is None and names is None):
             hint = "leave out --level, --earlier and --names"

@@ -122,11 +122,10 @@ Choose = Callable[[Txn], Iterable[TopicName]]
 class Messages(Batches):
     """Messages of a topic, as one of its methods selected them; they are read during iteration, a batch at a time.
 
-    Columns are those of ``schema``: ids and sizes integers, times ``timestamp[us, UTC]`` (null if absent), ``key`` and
-    ``producer`` strings, ``properties`` a map, ``payload``, ``sha1`` and ``ordering_key`` bytes. ``value`` has the
-    type of the topic's schema, a record the fields of all its versions; JSON text if topics have different schemas.
-    Each iteration reads a snapshot of its own. Unreadable messages are left out, listed in ``problems`` of the last
-    iteration, and give a PartialData warning.
+    Columns are those of ``schema``: ids and sizes integers, times ``timestamp[us, UTC]`` (null if absent), ``key`` and ``producer``
+    strings, ``properties`` a map, ``payload``, ``sha1`` and ``ordering_key`` bytes. ``value`` has the type of the topic's schema, a record
+    the fields of all its versions; JSON text if topics have different schemas. Each iteration reads a snapshot of its own. Unreadable
+    messages are left out, listed in ``problems`` of the last iteration, and give a PartialData warning.
     """
 
     def __init__(self, session: Session, names: Choose, query: MessageQuery, where: str = "") -> None:
@@ -199,10 +198,9 @@ Most = int | None
 class WantedMessages(TypedDict, total=False):
     """Keywords of ``search``; a message must satisfy all.
 
-    ``keys``: one of them; ``properties``: name → value, None for any. ``texts`` (one of them) and ``regex`` (RE2) are
-    searched in the payload, with ``in_value`` also in the decoded value, with ``ignore_case`` in any case.
-    ``json_paths``: all must hold in the decoded value, as ``$.order.id=42``. Times, positions, ``limit``, ``columns``
-    and ``uncommitted`` are those of ``Topic.messages``.
+    ``keys``: one of them; ``properties``: name → value, None for any. ``texts`` (one of them) and ``regex`` (RE2) are searched in the
+    payload, with ``in_value`` also in the decoded value, with ``ignore_case`` in any case. ``json_paths``: all must hold in the decoded
+    value, as ``$.order.id=42``. Times, positions, ``limit``, ``columns`` and ``uncommitted`` are those of ``Topic.messages``.
     """
 
     keys: Collection[str]
@@ -362,8 +360,7 @@ class SparkTables(Checked):
     ) -> DataFrame:
         """Return one row per message; ``since`` and ``until`` select entries by broker time, by publish time if they have none.
 
-        ``columns`` restricts the columns; ``payload`` adds payloads; ``value`` adds values, as JSON text or typed by
-        the newest schema.
+        ``columns`` restricts the columns; ``payload`` adds payloads; ``value`` adds values, as JSON text or typed by the newest schema.
         """
         return self._load("messages", topics, columns, since, until, payload=str(payload).lower(), value=value)
 
@@ -387,10 +384,9 @@ Format = Literal["parquet", "jsonl"]
 class DumpWanted(TypedDict, total=False):
     """Keywords of ``dump``: topics that match ``pattern``; messages, or by ``level`` entries as exact bytes for ``load``.
 
-    Times from ``since`` (included) to ``until`` (excluded) on ``clock``, positions from ``start`` to ``end`` (both
-    included). ``payload``, ``value`` and ``redact`` concern messages; so does ``columns``, which takes names and types
-    of another tool, decoded values included, as bytes with ``payload``. ``stripped`` writes entries without broker
-    metadata, as a client receives them.
+    Times from ``since`` (included) to ``until`` (excluded) on ``clock``, positions from ``start`` to ``end`` (both included). ``payload``,
+    ``value`` and ``redact`` concern messages; so does ``columns``, which takes names and types of another tool, decoded values included,
+    as bytes with ``payload``. ``stripped`` writes entries without broker metadata, as a client receives them.
     """
 
     pattern: str | None

@@ -420,9 +420,8 @@ class Namespace(PolicyPlans):
     def enable_delayed(self, granularity: Width = "5m", tick: Width | None = None, *, split: bool = False) -> Plan:
         """Plan enabling delayed delivery, with an index partitioned by ``granularity`` of due time.
 
-        ``tick`` is by default 1s, or the shortest that fits; a PartialData warning names one longer than 1s. ``split``
-        re-partitions existing indexes for a smaller granularity. Raises InvalidValue, and without ``split`` Refused
-        for a smaller granularity.
+        ``tick`` is by default 1s, or the shortest that fits; a PartialData warning names one longer than 1s. ``split`` re-partitions
+        existing indexes for a smaller granularity. Raises InvalidValue, and without ``split`` Refused for a smaller granularity.
         """
         tick_ms = None if tick is None else _width_ms("tick", tick)
         rules, warnings = delayed_rules.make_rules(_width_ms("granularity", granularity), tick_ms)

@@ -201,9 +201,8 @@ class Nacks(KeptNacks):
     ) -> Plan:
         """Plan tracking entries as nacked, due ``delay`` after now, rounded down to 2^bits ms (batch indexes are dropped).
 
-        An item may be a pair of position and its own delay. ``precision_bits`` None: those in use, 8 at first. ``force``
-        accepts entries that the store does not know. Raises EntryNotFound, InvalidValue, Refused (another precision
-        while some are pending).
+        An item may be a pair of position and its own delay. ``precision_bits`` None: those in use, 8 at first. ``force`` accepts entries
+        that the store does not know. Raises EntryNotFound, InvalidValue, Refused (another precision while some are pending).
         """
         usual = arguments.delay_ms(delay)
         given = (

@@ -25,14 +25,14 @@ from pulsar_admin.store.files import write_new_file
 from pulsar_admin.store.wording import bracketed, text_html
 
 if TYPE_CHECKING:
-    from pulsar_admin.changes import ChangeReport
+    from pulsar_admin import changes
     from pulsar_admin.store.changes import plan as store_plans
     from pulsar_admin.store.db.environment import Txn
     from pulsar_admin.store.model.reader import EntryReader
 
     Steps = store_plans.Plan | store_plans.WritingPlan
 else:
-    store_plans = later("pulsar_admin.store.changes.plan")
+    changes, store_plans = later("pulsar_admin.changes"), later("pulsar_admin.store.changes.plan")
 
 
 CLASSES = {
@@ -88,11 +88,9 @@ class Plan(Struct, frozen=True):
     _request: Request | None = None
 
     def __repr__(self) -> str:
-        from pulsar_admin.changes import change_words
-
         if not isinstance(self._plan, store_plans.Plan):  # what it would do may take long to find
             return bracketed(f"plan: {self.command}")
-        return bracketed(f"plan: {change_words(self._plan.preview())}")
+        return bracketed(f"plan: {changes.change_words(self._plan.preview())}")
 
     def _repr_html_(self) -> str:
         """Return its preview, for a notebook, or only its name if the preview takes long."""
@@ -114,11 +112,9 @@ class Plan(Struct, frozen=True):
         return self._plan.loses
 
     @arguments.checked
-    def preview(self) -> ChangeReport:
+    def preview(self) -> changes.ChangeReport:
         """Return what applying would do."""
-        from pulsar_admin.changes import report_of
-
-        return report_of(shown_by(self)[0])
+        return changes.report_of(shown_by(self)[0])
 
     @arguments.checked
     def save(self, path: Path | str) -> None:

@@ -412,9 +412,8 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
     def apply(self, plan: Plan) -> change_reports.ChangeReport:
         """Apply a plan in one transaction, with a row in the audit log, and return its report.
 
-        A plan that changes nothing writes nothing: the report's number is None. Raises StalePlan if the store changed
-        since planning, NotWritable if it was opened for reading, and Refused for a plan that writes ledgers while an
-        iteration still reads the store.
+        A plan that changes nothing writes nothing: the report's number is None. Raises StalePlan if the store changed since planning,
+        NotWritable if it was opened for reading, and Refused for a plan that writes ledgers while an iteration still reads the store.
         """
         path = None if arguments.given_object("plan", plan, Plan).changes_nothing else self._session.path
         return change_reports.report_of(apply_plan(self._session, plan, checked=True)[0], path)

@@ -260,12 +260,11 @@ class Topic(PolicyPlans):
     ) -> finding.FoundEntry:
         """Return the first entry at or after ``time`` in topic order, exact even on clocks that run backwards.
 
-        ``rule`` ``all-before`` returns the last entry up to which all are older than the time; ``broker`` the answer of a
-        live broker of ``broker_version``. ``batch_index`` names the message in its batch. ``explain`` adds
-        the proof, and the broker's answer. ``exact`` of the answer is False if a lost entry could be an earlier one,
-        None if that is unknown; for ``broker``, whether a broker is certain to answer this. Raises InvalidValue,
-        TopicNotFound (also for a partitioned topic: ask its partitions), and for ``broker`` LedgerNotFound,
-        EntryNotFound or EntryCorrupt where a broker fails, NotSeen if its answer is unknown.
+        ``rule`` ``all-before`` returns the last entry up to which all are older than the time; ``broker`` the answer of a live broker of
+        ``broker_version``. ``batch_index`` names the message in its batch. ``explain`` adds the proof, and the broker's answer. ``exact``
+        of the answer is False if a lost entry could be an earlier one, None if that is unknown; for ``broker``, whether a broker is
+        certain to answer this. Raises InvalidValue, TopicNotFound (also for a partitioned topic: ask its partitions), and for ``broker``
+        LedgerNotFound, EntryNotFound or EntryCorrupt where a broker fails, NotSeen if its answer is unknown.
         """
         wanted_ms = self._session.time_ms(time)
         broker = broker_setup.BrokerSetup(self._session.ask(broker_setup.version_of, broker_version))

@@ -30,27 +30,28 @@ if TYPE_CHECKING:
     from pulsar_admin.store.disks import salvage as salvaging
     from pulsar_admin.store.doctor import diagnosing
     from pulsar_admin.store.engine.operation import Engine
-    from pulsar_admin.store.history.as_of import Moment
+    from pulsar_admin.store.history import as_of
+    from pulsar_admin.store.sources import bookieconf, ensemble, given_bookies, objects, roots
     from pulsar_admin.store.sources import cluster as clusters
-    from pulsar_admin.store.sources import given_bookies
+    from pulsar_admin.store.sources import layout as layouts
     from pulsar_admin.store.sources.given_bookies import GivenBookie
-    from pulsar_admin.store.sources.layout import Layout
     from pulsar_admin.store.sources.nodes import Source
     from pulsar_admin.store.tables import export as tabling
     from pulsar_admin.store.tables import importing as loading
-    from pulsar_admin.store.transfer import bookie_export, ensemble_export, offloads, snapshot_export
+    from pulsar_admin.store.transfer import bookie_export, ensemble_export, fetching, offloads, snapshot_export
     from pulsar_admin.store.transfer import bundle as bundles
     from pulsar_admin.store.transfer import exports as exporting
     from pulsar_admin.store.transfer import imports as importing
     from pulsar_admin.store.transfer import refresh as refreshing
 else:
-    bookie_export, bundles = laters("pulsar_admin.store.transfer", "bookie_export bundle")
+    bookie_export, bundles, fetching = laters("pulsar_admin.store.transfer", "bookie_export bundle fetching")
     ensemble_export, exporting, importing = laters("pulsar_admin.store.transfer", "ensemble_export exports imports")
     offloads, refreshing, snapshot_export = laters("pulsar_admin.store.transfer", "offloads refresh snapshot_export")
-    diagnosing = later("pulsar_admin.store.doctor.diagnosing")
+    diagnosing, as_of = later("pulsar_admin.store.doctor.diagnosing"), later("pulsar_admin.store.history.as_of")
     cloning, salvaging = laters("pulsar_admin.store.disks", "clone salvage")
     tabling, loading = laters("pulsar_admin.store.tables", "export importing")
-    clusters, given_bookies = laters("pulsar_admin.store.sources", "cluster given_bookies")
+    clusters, layouts, given_bookies = laters("pulsar_admin.store.sources", "cluster layout given_bookies")
+    bookieconf, ensemble, objects, roots = laters("pulsar_admin.store.sources", "bookieconf ensemble objects roots")
 
 
 Exported = TypeVar("Exported", bound=Answer)
@@ -83,10 +84,8 @@ def import_standalone(
     PartialData warnings too. Raises SourceNotFound, AlreadyExists, StoreBusy, MetadataCorrupt, DiskFull, NotWritable, InvalidValue, and
     for ``at`` Refused (no history), NothingMatches.
     """
-    from pulsar_admin.store.sources.layout import read_standalone_layout
-
     session = session_of(now=now, jobs=jobs, spark=spark)
-    layout = read_standalone_layout(Path(source), arguments.wanted_of(chroot, ledgers_root))
+    layout = layouts.read_standalone_layout(Path(source), arguments.wanted_of(chroot, ledgers_root))
     with PACE.limited(max_rate):
         return import_parts(session, layout, Path(path), mode=mode, verify=verify, index=index, at=at)
 
@@ -146,35 +145,31 @@ def load_tables(session: Session, place: str, path: Path, cluster: str | None) -
 
 def import_parts(
     session: Session,
-    layout: Layout,
+    layout: layouts.Layout,
     path: Path,
     *,
     mode: Mode = "referenced",
     verify: bool = True,
     index: bool = True,
-    at: Time | Moment | None = None,
+    at: Time | as_of.Moment | None = None,
 ) -> importing.ImportResult:
     """Import a layout for a session; options are those of ``import_cluster``."""
-    from pulsar_admin.store.sources.roots import roots_text
-
     layout = layout_then(session, layout, at)
     size_bytes = importing.layout_bytes(layout) if index else 0
     with _bringing(session, size_bytes, "import") as (engine, advance, warn):
         options = importing.ImportOptions(FileMode(mode), verify, session.clock_ms, engine, session.wait_ms, index)
         result = importing.import_layout(layout, path, options, advance, warn)
     if layout.metadata is not None and not layout.metadata.roots.is_whole:
-        session.tell(roots_text(layout.metadata.roots))
+        session.tell(roots.roots_text(layout.metadata.roots))
     return result
 
 
-def layout_then(session: Session, layout: Layout, at: Time | Moment | None) -> Layout:
+def layout_then(session: Session, layout: layouts.Layout, at: Time | as_of.Moment | None) -> layouts.Layout:
     """Return a layout with its metadata at a time, None: unchanged; raises Refused if it has no history, NothingMatches."""
     if at is None:
         return layout
-    from pulsar_admin.store.history.as_of import past_metadata
-
     problems: list[str] = []
-    metadata = past_metadata(layout.metadata, arguments.moment_of(at), problems)
+    metadata = as_of.past_metadata(layout.metadata, arguments.moment_of(at), problems)
     session.partial(problems)
     session.tell(f"the metadata is as of transaction {metadata.as_of_zxid:#x}; entries are the current ones")
     return replace(layout, metadata=metadata)
@@ -208,9 +203,7 @@ def read_bookie_conf(file: Path | str, root: Path | str | None = None) -> GivenB
 
     Raises SourceNotFound, InvalidValue.
     """
-    from pulsar_admin.store.sources.bookieconf import read_bookie_conf
-
-    return read_bookie_conf(Path(file), None if root is None else Path(root))
+    return bookieconf.read_bookie_conf(Path(file), None if root is None else Path(root))
 
 
 @arguments.checked
@@ -220,22 +213,18 @@ def fetch_bookie(text: str, into: Path | str | None, *, beginnings: Path | str |
     Without ``into``, entry logs stay at their URLs, where the store reads them; ``beginnings`` gets the small files. Raises InvalidValue
     if neither will do, SourceNotFound, MissingComponent, EntryLogCorrupt, NotWritable, DiskFull.
     """
-    from pulsar_admin.store.transfer.fetching import fetch_bookie
-
-    return fetch_bookie(text, *(None if place is None else Path(place) for place in (into, beginnings)))
+    return fetching.fetch_bookie(text, *(None if place is None else Path(place) for place in (into, beginnings)))
 
 
 @arguments.checked
 def preview_import(source: Path | str, path: Path | str) -> importing.ImportPreview:
     """Return what ``import_standalone`` would read: metadata nodes, files, bytes. Raises what it raises before it writes."""
-    from pulsar_admin.store.sources.layout import read_standalone_layout
-
-    layout = read_standalone_layout(Path(source), arguments.wanted_of(None, None))
-    return preview_parts(session_of(), layout, Path(path))
+    layout = layouts.read_standalone_layout(Path(source), arguments.wanted_of(None, None))
+    return importing.preview_import(layout, Path(path))
 
 
 def preview_parts(
-    session: Session, layout: Layout, path: Path, at: Time | Moment | None = None
+    session: Session, layout: layouts.Layout, path: Path, at: Time | as_of.Moment | None = None
 ) -> importing.ImportPreview:
     """Return what ``import_parts`` would read."""
     return importing.preview_import(layout_then(session, layout, at), path)
@@ -346,10 +335,8 @@ class Transfers(Checked):
         ``dry_run`` only reports what it would import. ``absent`` of the result are offloaded ledgers that were not found. Raises
         SourceNotFound, NotFound, EntryLogCorrupt, MetadataCorrupt, Unsupported, NotWritable, DiskFull.
         """
-        from pulsar_admin.store.sources.objects import open_objects
-
         with self._session.opened() as store:
-            plan = offloads.plan_offload(store, place, open_objects(place))
+            plan = offloads.plan_offload(store, place, objects.open_objects(place))
             if dry_run:
                 return offloads.preview_offload(store, plan)
         with self._session.writing() as store, self._session.progress(plan.bytes, "bytes", "add") as advance:
@@ -404,9 +391,7 @@ class Transfers(Checked):
         broker serves a topic, SourceBusy if the outcome is unknown: call it once more. Also raises InvalidValue, SourceNotFound (no answer
         within 30 s).
         """
-        from pulsar_admin.store.sources.ensemble import parse_address, read_client
-
-        place, login = parse_address(address), read_client(None if client is None else Path(client))
+        place, login = ensemble.parse_address(address), ensemble.read_client(None if client is None else Path(client))
 
         def plan(store: StoreFile) -> ensemble_export.EnsemblePlan:
             planned = ensemble_export.plan_ensemble_export(store, place, login, jute_maxbuffer)
