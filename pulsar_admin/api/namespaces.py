@@ -171,7 +171,7 @@ class Resources(Planner):
         memory_mb: float,
         dynamic: bool = False,
     ) -> Plan:
-        """Plan the quota of a bundle, or the default one: messages and bytes (``bandwidth``) per second, each (in, out).
+        """Plan the quota of a bundle, or the default one: messages and bytes (``bandwidth``) per second, each (in, out), memory in MB.
 
         With ``dynamic`` a broker may recalculate it. Raises InvalidValue, NamespaceNotFound.
         """

@@ -333,11 +333,11 @@ class TopicTransactions(Named):
 
     def stats(self) -> transactions.BufferStats:
         """Return how far committed messages reach, how many transactions are open, and how many were aborted."""
-        return self._session.ask_entries(transactions.buffer_stats, self._name)
+        return self._session.ask_entries(transactions.buffer_stats, self._name, of=self._name)
 
     def transaction(self, most: int, least: int) -> transactions.InBuffer:
         """Return where transaction ``least`` of coordinator ``most`` starts (None: it is not open here), and whether it was aborted."""
-        return self._session.ask_entries(transactions.in_buffer, self._name, TxnId(most, least))
+        return self._session.ask_entries(transactions.in_buffer, self._name, TxnId(most, least), of=self._name)
 
     def snapshot_stats(self, *, metadata: bool = False) -> transactions.LogStats:
         """Return the ledgers and cursors of the namespace's snapshot topic; ``metadata`` is that of ``Topic.internal_stats``."""

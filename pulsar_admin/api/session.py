@@ -319,10 +319,14 @@ class Session:
         with self.read() as txn:
             return read(txn, *given)
 
-    def ask_entries(self, read: Callable[[EntryReader, *Given], Result], *given: *Given) -> Result:
-        """Return the result of ``read`` on one snapshot, entries too; not for iterators."""
+    def ask_entries(
+        self, read: Callable[[EntryReader, *Given], Result], *given: *Given, of: TopicName | None = None
+    ) -> Result:
+        """Return the result of ``read`` on one snapshot, entries too, and report the broken ledgers ``of`` a topic; not for iterators."""
         with self.reader() as reader:
-            return read(reader, *given)
+            answer = read(reader, *given)
+            self.warn_of_broken(reader.txn, () if of is None else (of,))
+            return answer
 
     def window(
         self,

@@ -443,7 +443,8 @@ class Topic(PolicyPlans):
     def backlog_size(self, position: Place = EARLIEST) -> int:
         """Return the bytes after a position, estimated as the broker does: 0 after the end. Raises InvalidValue."""
         place = arguments.position_of(position)
-        return cursor_model.backlog_size_bytes(self._session.ask(topics.read_topic, self._name), place)
+        topic = self._session.ask_entries(lambda reader: topics.read_topic(reader.txn, self._name), of=self._name)
+        return cursor_model.backlog_size_bytes(topic, place)
 
     def schemas(self) -> tuple[schema_model.SchemaVersion, ...]:
         """Return the versions of its schema, oldest first, since the last deletion; raises EntryCorrupt."""

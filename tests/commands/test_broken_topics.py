@@ -313,8 +313,10 @@ def test_damaged_metadata_of_a_ledger_is_told_by_every_answer(tmp_path: Path, wh
     store = narrow_copy(tmp_path)
     put_node(store, ledger_path(18), b"BookieMetadataFormatVersion\t3\n\x08")
     says = f"{PLAIN}: ledger 18: its metadata cannot be read, with 25 entries: consumers stop at 18:0 (broker log: Error while using"
-    for words in ("stats", "stats-internal", "describe", "subscriptions --table"):
-        answer = whole_cli.on(store, f"topics {words} {PLAIN}")
+    shown = ("stats", "stats-internal", "describe", "subscriptions --table", "get-backlog-size")
+    held = ("transaction-buffer-stats -t", "transaction-in-buffer-stats -m 0 -l 1 -t")
+    for words in (*(f"topics {one}" for one in shown), *(f"transactions {one}" for one in held)):
+        answer = whole_cli.on(store, f"{words} {PLAIN}")
         assert (answer.exit_code, says in answer.stderr) == (1, True), words
     assert "25 entries can be read; then comes 18:0" in whole_cli.on(store, f"topics why {PLAIN} -s never").stdout
     row = next(row for row in whole_cli.rows(store, "ledgers list") if row["ledgerId"] == 18)
