@@ -1,7 +1,5 @@
 """``bookies``: which there are, and their racks."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import click

@@ -1,7 +1,5 @@
 """``bookkeeper``: commands of ``bookkeeper shell`` that a store answers, in the words of BookKeeper 4.17.2."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 

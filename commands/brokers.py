@@ -1,7 +1,5 @@
 """``brokers``: their dynamic settings; what else upstream has there needs a running one."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from pulsar_admin.context import App, Printed, Shown

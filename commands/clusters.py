@@ -1,7 +1,5 @@
 """``clusters``: their settings, peers, migrations and failure domains."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from pulsar_admin.context import App, Printed, Shown

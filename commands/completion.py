@@ -1,7 +1,5 @@
 """``completion``."""
 
-from __future__ import annotations
-
 import click
 
 from pulsar_admin.completing import SHELLS, script

@@ -1,7 +1,5 @@
 """``doctor``: problems, the worst first."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``ns-isolation-policy``: which namespaces only some brokers serve."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from pulsar_admin.context import App, Printed, Shown

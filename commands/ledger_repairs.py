@@ -1,7 +1,5 @@
 """``ledgers forget``, ``restore``, ``delete``, ``unmark``: remove references to lost ledgers, rebuild metadata, delete orphans."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import click

@@ -1,7 +1,5 @@
 """``resourcegroups`` and ``resource-quotas``."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from pulsar_admin.context import App, Printed, Shown

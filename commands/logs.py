@@ -1,7 +1,5 @@
 """``logs``: list, dump, verify. One entry log, journal or bookie directory; no store is opened."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """``managed-ledger``: the commands of ``pulsar-managed-ledger-admin`` (4.0.8)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

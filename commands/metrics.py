@@ -1,7 +1,5 @@
 """``metrics``: a store for Prometheus."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any

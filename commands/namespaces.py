@@ -1,7 +1,5 @@
 """``namespaces``: creating and deleting them, their topics, cursors and stored data; ``commands.policies`` has the policies."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

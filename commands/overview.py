@@ -1,7 +1,5 @@
 """``overview``: the whole store on one screen."""
 
-from __future__ import annotations
-
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """``packages``: those that a broker keeps in BookKeeper, spelled as upstream spells them. What changes them needs a broker."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from pulsar_admin.context import App, Lines, Printed, Shown

@@ -3,8 +3,6 @@
 An attribute of this module named ``topics set-message-ttl`` is that command, with the options that upstream's has.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """``tenants``: list, get, create, update, delete."""
 
-from __future__ import annotations
-
 from pulsar_admin.context import App, Printed, Shown
 from pulsar_admin.store import errors
 from pulsar_admin.upstream import mirrored

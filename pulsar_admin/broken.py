@@ -1,7 +1,5 @@
 """Warnings about what an answer lacks: of incomplete metadata, and of topics with broken ledgers what is lost and what a broker does."""
 
-from __future__ import annotations
-
 import sys
 import warnings
 from collections.abc import Iterable

@@ -5,8 +5,6 @@ aliases. ``docs/generate.py`` makes the rows, in ``commands.json``, of what the 
 documentation pages follow the order of that file, where new rows come last in their group and may be moved.
 """
 
-from __future__ import annotations
-
 import os
 from typing import Any, NamedTuple
 

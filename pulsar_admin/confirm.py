@@ -1,7 +1,5 @@
 """Plan → question or refusal: what can be undone needs no question, what cannot needs ``--yes`` or a terminal."""
 
-from __future__ import annotations
-
 import sys
 from typing import Protocol
 

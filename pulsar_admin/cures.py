@@ -1,7 +1,5 @@
 """Cures: commands that a finding names, with the look at what they would change first."""
 
-from __future__ import annotations
-
 import shlex
 from importlib import import_module
 

@@ -1,7 +1,5 @@
 """The hint about a topic that does not exist because it was deleted: by a change of the store, or by a broker."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 
 from pulsar_admin.columns import render_cell

@@ -4,8 +4,6 @@ The table is the source of ``docs/exit-codes.md``. Codes in messages (``topic-no
 numbers are what a shell script tests.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 from typing import Any

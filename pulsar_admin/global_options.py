@@ -1,7 +1,5 @@
 """The options that every command takes, at any level of the command line."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any

@@ -1,7 +1,5 @@
 """Modules that are imported when something of theirs is asked for: what reads a store goes without what changes it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from importlib import import_module
 from types import ModuleType

@@ -1,7 +1,5 @@
 """Commands of upstream that files cannot answer: one sentence why, and what to ask here. Read when no command has the name."""
 
-from __future__ import annotations
-
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Number options: range-checked when parsed, so that no later code checks for 64 bits."""
 
-from __future__ import annotations
-
 import math
 from typing import TYPE_CHECKING, NoReturn
 

@@ -1,7 +1,5 @@
 """Charts: text for a terminal (plotext), PNG and SVG files (matplotlib); both are imported when a chart is asked for."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Mapping, Sequence
 from io import BytesIO

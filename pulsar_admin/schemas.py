@@ -1,7 +1,5 @@
 """``--schema``: what a command writes with ``-o json``, from ``schemas.json``, which ``python -m tests.schemas`` records."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from typing import Any

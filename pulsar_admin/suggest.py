@@ -1,7 +1,5 @@
 """Which commands an unknown name may have meant, by its words: never by letters alone, and never a change for a question."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection
 

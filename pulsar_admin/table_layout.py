@@ -7,8 +7,6 @@ last resort, prose is folded on any number of lines, then names, then within wor
 everything.
 """
 
-from __future__ import annotations
-
 import itertools
 import re
 from bisect import bisect_left

@@ -6,8 +6,6 @@ the next command as it does for this one, so a line stays short without them.
 Only the program's own sentences pass here, where they are written: never an answer's data, in which the same words may stand.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Commands declared by upstream's own tree of commands (``pulsar_admin.upstream_list``): their options are rows of data, not code."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

@@ -7,8 +7,6 @@ options of the program. A type is Java's; an arity of 1 is left out. ``shell.jso
 (``python -m tests.live.shell``). ``upstream-5.0.json`` has what the tool of 5.0.1 has and that of 4.0.8 has not, with "since".
 """
 
-from __future__ import annotations
-
 import functools
 import json
 import os

@@ -5,8 +5,6 @@ everything that goes to stdout and stderr: line breaks and tabs stay, so that te
 and equal: their escape of a character, ``\u202e``, is JSON's own.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import sys

@@ -1,7 +1,5 @@
 """Beside the table of commands: why the commands that take no ``--spark`` need none. A test holds every command to one or the other."""
 
-from __future__ import annotations
-
 from fnmatch import fnmatchcase
 
 WITHOUT_SPARK: dict[str, tuple[str, ...]] = {

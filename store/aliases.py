@@ -1,7 +1,5 @@
 """Names of types that many modules use."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:

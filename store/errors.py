@@ -4,8 +4,6 @@ A message says what happened, where, what was expected and found; ``hint`` says 
 ``context`` carries the same facts as plain values for JSON output. Exit codes live in ``pulsar_admin/errors.py``.
 """
 
-from __future__ import annotations
-
 import re
 import struct
 from typing import ClassVar, Self, get_args

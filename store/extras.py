@@ -1,7 +1,5 @@
 """Packages that only one feature needs, by the extra of pyproject.toml that brings them: what to say where one is missing."""
 
-from __future__ import annotations
-
 from importlib import import_module
 
 from pulsar_admin.store.errors import MissingComponent

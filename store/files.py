@@ -8,8 +8,6 @@ What is made is its owner's alone (0600, 0700) unless the caller says otherwise;
 opens what was found in a directory for reading: a FIFO there does not hang.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import stat

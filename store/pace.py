@@ -3,8 +3,6 @@
 Production beside it keeps its share of the disk, and what it has in memory.
 """
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """What must not be printed: passwords and tokens in URLs and settings, each replaced by ``***``."""
 
-from __future__ import annotations
-
 import re
 from functools import cache
 

@@ -5,8 +5,6 @@ means seconds) and sizes (upstream ``ByteUnitUtil``), extended by ``500ms``, ``1
 Every function that parses raises ``InvalidValue`` and nothing else.
 """
 
-from __future__ import annotations
-
 import re
 from datetime import UTC, date, datetime, timedelta, timezone, tzinfo
 from functools import lru_cache

@@ -4,8 +4,6 @@ A URL is anything that ``pyarrow.fs.FileSystem.from_uri`` opens (s3, gs, hdfs, f
 goes along. Of an entry log at a URL an import keeps the beginning, see ``store.files.url_of``: all else is read where it is.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterator

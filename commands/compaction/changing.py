@@ -1,7 +1,5 @@
 """``compaction run``, ``upgrade``, ``attach``: another compacted ledger in place of the one that a topic has, or has no more."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import click

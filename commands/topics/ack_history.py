@@ -1,7 +1,5 @@
 """``topics subscription-history``."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Iterator, Sequence
 from pathlib import Path

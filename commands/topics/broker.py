@@ -1,7 +1,5 @@
 """Which broker ``--rule broker`` asks."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 
 import click

@@ -1,7 +1,5 @@
 """``topics dump`` and its inverse, ``topics load``."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Iterator

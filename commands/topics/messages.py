@@ -1,7 +1,5 @@
 """Messages: ``topics read``, ``search``, ``last-message-id``, ``get-message-by-id``, ``examine-messages``, ``peek-messages``."""
 
-from __future__ import annotations
-
 from collections.abc import Generator, Iterator
 from itertools import chain, count, islice
 from pathlib import Path

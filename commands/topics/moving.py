@@ -1,7 +1,5 @@
 """Files and stdin as commands read them."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Properties of topics and subscriptions, whether clusters share a subscription, and permissions, spelled as upstream does."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from pulsar_admin.context import App, Printed, Result, Shown

@@ -1,7 +1,5 @@
 """Numbers of a topic: ``topics stats``, ``stats-internal``, ``info-internal``, ``get-backlog-size``, ``analyze-backlog``."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import click

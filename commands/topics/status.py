@@ -1,7 +1,5 @@
 """``topics bundle-range``, ``compact``, ``compaction-status`` and ``offload-status``, spelled as upstream spells them."""
 
-from __future__ import annotations
-
 from pulsar_admin.commands.compaction.changing import compact_topics
 from pulsar_admin.context import App, Printed, Shown
 from pulsar_admin.options import TopicSelection

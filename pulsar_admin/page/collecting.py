@@ -4,8 +4,6 @@ What the page leaves out is counted: topics beyond ``Limits.topics``, subscripti
 of all but the largest topics.
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 

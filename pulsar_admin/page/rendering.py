@@ -3,8 +3,6 @@
 Every text is escaped as markup, with invisible characters shown (``_shown``); long names are cut (``clipped``).
 """
 
-from __future__ import annotations
-
 import errno
 import json
 import os

@@ -1,7 +1,5 @@
 """Texts of the page: how long ago, as people say it, and names cut to a length."""
 
-from __future__ import annotations
-
 from pulsar_admin.visible import clean_text
 
 CLIPPED = 160

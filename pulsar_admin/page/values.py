@@ -1,7 +1,5 @@
 """What the page shows, as plain values; ``pulsar_admin.page.collecting`` makes them of a store."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

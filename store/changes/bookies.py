@@ -5,8 +5,6 @@ ensembles, in marks of under-replicated ledgers and in racks; and in the ``VERSI
 ``store.transfer.bookie_export`` writes. The change also updates the store's own rows that say to which bookie a file belongs.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

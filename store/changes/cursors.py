@@ -4,8 +4,6 @@ Every move forward is ``advanced``: upstream's mark-delete (``ManagedCursorImpl.
 Cursors that a broker keeps for itself are guarded.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any
 

@@ -7,8 +7,6 @@ entries stay in the bookies' files until they are garbage-collected, so that und
 nothing was exported.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec.structs import replace

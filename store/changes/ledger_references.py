@@ -5,8 +5,6 @@ the next one, ``ManagedCursorImpl.recoverFromLedger`` starts at the snapshot whe
 4.0.8). Also removes under-replication marks, and the metadata of unreferenced ledgers.
 """
 
-from __future__ import annotations
-
 import json
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator, Sequence

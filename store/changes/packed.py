@@ -1,7 +1,5 @@
 """Records kept as bytes: of the millions that a plan may have, objects would take several times the memory."""
 
-from __future__ import annotations
-
 import zlib
 from array import array
 from bisect import bisect_right

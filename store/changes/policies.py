@@ -1,7 +1,5 @@
 """Changing policies, of a namespace here: every key this toolkit does not know stays as it is (upstream ``Policies``)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any

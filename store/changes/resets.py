@@ -6,8 +6,6 @@ cursor past an age limit or a position; its report counts dropped messages, and 
 never expires.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager

@@ -6,8 +6,6 @@ Upstream, of namespaces: ``NamespacesBase`` and ``PulsarAuthorizationProvider`` 
 (Pulsar 4.0.8). Keys that a change does not concern stay unchanged.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -4,8 +4,6 @@ Upstream (5.0.1): ``ScalableTopics.createScalableTopic`` and ``deleteScalableTop
 segment that is created here has no ledger yet: a broker creates one when it loads the segment.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from typing import Any

@@ -3,8 +3,6 @@
 Upstream: ``SchemaRegistryServiceImpl``, ``BookkeeperSchemaStorage``, ``SchemaCompatibilityStrategy`` (Pulsar 4.0.8).
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Mapping

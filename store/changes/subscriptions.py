@@ -1,7 +1,5 @@
 """Making and removing subscriptions (upstream ``PersistentTopicsBase.internalCreateSubscription``, ``PersistentTopic.unsubscribe``)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct, field

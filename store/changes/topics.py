@@ -5,8 +5,6 @@ Upstream: ``PersistentTopicsBase``, ``AdminResource.internalCreatePartitionedTop
 creates one when it loads the topic, as it does for its own partitions that no client has opened.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress

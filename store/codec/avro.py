@@ -8,8 +8,6 @@ A record inside itself may be nested as deep as there are bytes: fastavro's comp
 the process with it, its Python one raises RecursionError.
 """
 
-from __future__ import annotations
-
 import json
 from collections import deque
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Whether data written by one AVRO definition can be read by another (AVRO 1.11 "Schema Resolution"; Java's ``SchemaCompatibility``)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 Schema = Any  # Any: a definition as fastavro parses it

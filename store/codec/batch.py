@@ -6,8 +6,6 @@ payload) where messages were dropped; PIP-429 lists the retained indexes beside 
 placeholders to be left out. Both forms are read, the form with placeholders is written.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 

@@ -15,8 +15,6 @@ In a cookie, journal directories are joined by commas; ledger and index director
 all separated by TAB.
 """
 
-from __future__ import annotations
-
 import re
 import struct
 

@@ -5,8 +5,6 @@ topic. The entry's checksum does not cover it. Upstream: ``Commands.skipBrokerEn
 ``AppendIndexMetadataInterceptor``: ``index`` is the index of the LAST message in the entry.
 """
 
-from __future__ import annotations
-
 import struct
 
 from msgspec import Struct

@@ -4,8 +4,6 @@ Integers are big-endian two's complement, as everywhere in BookKeeper and Pulsar
 little-endian base-128).
 """
 
-from __future__ import annotations
-
 import re
 import struct
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """What a ledger says of itself in BookKeeper's metadata (custom metadata; upstream ``LedgerMetadataUtils``, Pulsar 4.0.8)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from pulsar_admin.store.errors import StoreError

@@ -4,8 +4,6 @@ Upstream: ``RawMessageImpl.serialize`` (Pulsar 2.11 to 4.2). The id is the messa
 compacted ledger itself only order it. The inner entry is framed as in ``store.codec.message``.
 """
 
-from __future__ import annotations
-
 import struct
 
 from msgspec import Struct

@@ -6,8 +6,6 @@ there. It is compared with a limit, with what the format could at most produce f
 itself states, before it sizes a buffer; a result of another size is corruption.
 """
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Callable
 from functools import cache

@@ -16,8 +16,6 @@ ledgers        i64 -0xEEFD, in the first ledger directory only  storage flags i6
 8-byte row written later.
 """
 
-from __future__ import annotations
-
 import struct
 
 from msgspec import Struct

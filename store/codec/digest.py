@@ -16,8 +16,6 @@ DUMMY (4)    0      nothing: cannot be verified
 ===========  =====  ==============================================================
 """
 
-from __future__ import annotations
-
 import struct
 import zlib
 from collections.abc import Mapping

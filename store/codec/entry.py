@@ -17,8 +17,6 @@ Replicas need not be byte-identical: re-replication rewrites lastAddConfirmed (w
 and the digest; length and payload survive.
 """
 
-from __future__ import annotations
-
 import struct
 
 from msgspec import Struct

@@ -31,8 +31,6 @@ offset  size  field
 Header and map are hints: a clean stop does not seal the newest log, and records are the truth.
 """
 
-from __future__ import annotations
-
 import re
 import struct
 from collections.abc import Mapping

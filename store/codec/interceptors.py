@@ -6,8 +6,6 @@ group ``pulsar_admin.broker_entry_metadata_interceptors``, the object a class (o
 makes one interceptor.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Protocol, runtime_checkable

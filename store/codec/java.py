@@ -1,7 +1,5 @@
 """What brokers and pulsar-admin write as Java 17 does: the order of a ``HashMap``, parts of a text, values as text."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 

@@ -25,8 +25,6 @@ Padding (version 5 and up): i32 -0x100, L i32, L zero bytes. Files are extended 
 ends in zeros, after a clean stop as well. No record has a checksum: decode entries with their digest checked.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterator
 

@@ -4,8 +4,6 @@ Integers are big-endian; a string or buffer is i32 length (−1: null) and bytes
 ``BinaryInputArchive``, ``FileHeader`` (ZooKeeper 3.5 to 3.9).
 """
 
-from __future__ import annotations
-
 import struct
 
 from pulsar_admin.store.codec.buffer import Reader

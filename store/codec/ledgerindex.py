@@ -18,8 +18,6 @@ offset    size  field
 Pages are written whole and holes are zeros; a last slot that is cut counts as 0. The file may lag behind its logs.
 """
 
-from __future__ import annotations
-
 import re
 import struct
 from collections.abc import Iterator

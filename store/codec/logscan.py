@@ -34,8 +34,6 @@ Rules, in this order, at each position:
 Time is linear in the bytes, whatever they are: ``proof`` bounds what digests cost, and a position is looked at once by each rule.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterator
 from enum import StrEnum

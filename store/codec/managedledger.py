@@ -8,8 +8,6 @@ PIP-345 numbers ``beginPublishTimestamp`` 6 and ``endPublishTimestamp`` 7 in Led
 broker would fail on them or drop them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from operator import attrgetter
 

@@ -7,8 +7,6 @@ stored: compressed first, then encrypted. Upstream: ``Commands`` and ``PulsarApi
 of transaction logs, schema, cursor and delayed-bucket ledgers are not framed so.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Callable
 

@@ -5,8 +5,6 @@ Integers are big-endian. The layouts are in docs/formats/offload.md. There is no
 each other and that their bytes are those of the ledger's metadata. The index of streaming offload (version 2) is not read.
 """
 
-from __future__ import annotations
-
 import re
 import struct
 from collections.abc import Iterator

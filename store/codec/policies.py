@@ -5,8 +5,6 @@ Upstream: ``Policies``, ``RetentionPolicies``, ``DelayedDeliveryPolicies``, ``Ba
 ``PartitionedTopicMetadata`` (Pulsar 4.0.8), written by Jackson: no blanks, no keys for null.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar

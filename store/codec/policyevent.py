@@ -5,8 +5,6 @@ so that what a newer broker added survives a change. The schema of 4.0.8 is ``st
 broker registers it. Offsets and fields: docs/formats/topic-policies.md.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from importlib.resources import files

@@ -7,8 +7,6 @@ stretches together, and proves nothing any more when they are used up. Records t
 of their own, so that what only looks like heads, in payloads, does not take them.
 """
 
-from __future__ import annotations
-
 import struct
 import zlib
 from array import array

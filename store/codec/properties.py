@@ -1,7 +1,5 @@
 """Java properties files, as ``java.util.Properties.load`` reads them: the configuration of brokers and bookies."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -6,8 +6,6 @@ kept as they are. The protobuf runtime accepts two things that upstream refuses:
 not UTF-8, which it hands out as ``bytes`` where the stubs promise ``str``. Both are checked here.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Protocol, TypeVar

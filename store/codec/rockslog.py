@@ -18,8 +18,6 @@ that begins with zeros without a word, so a log is read here before it is given 
 Pulsar nor BookKeeper writes, begin with another type: ``is_plain_log`` tells.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterable, Iterator
 from enum import Enum

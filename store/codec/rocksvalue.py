@@ -5,8 +5,6 @@ Upstream: ``RocksdbMetadataStore.MetaValue`` (Pulsar 4.0.8), format version 1. T
 them apart by name (``decode_counter``).
 """
 
-from __future__ import annotations
-
 import struct
 from typing import NamedTuple
 

@@ -5,8 +5,6 @@ segments, makes others in their place, and counts the epoch up. A topic that was
 ("legacy"), which are persistent topics.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress

@@ -4,8 +4,6 @@ Upstream: ``BookkeeperSchemaStorage``, ``SchemaRegistryServiceImpl`` (Pulsar 4.0
 position of a SchemaEntry, which wraps a SchemaInfo. Entries are bare protobuf (first byte 0x12), not framed messages.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 
 from msgspec import Struct, field

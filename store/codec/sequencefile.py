@@ -5,8 +5,6 @@ Keys are LongWritable (the entry's id, −1: the ledger's metadata), values Byte
 (``DefaultCodec``), which has a checksum. The layout is in docs/formats/offload.md.
 """
 
-from __future__ import annotations
-
 import re
 import struct
 import zlib

@@ -4,8 +4,6 @@ Python's own readers take more than a file of ours can mean: infinities, numbers
 digits of every script, nesting as deep as the stack.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -6,8 +6,6 @@ Upstream: ``PulsarTransactionMetadata.proto``, ``TransactionPendingAck.proto`` (
 Transactions of segments are JSON in the metadata store, ``TxnHeader`` and ``TxnOp`` (5.0.1).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -4,8 +4,6 @@
 protobuf (which cannot begin so: 0x47 is not a field tag). Pulsar 5.0 wraps by default, 4.x only when configured.
 """
 
-from __future__ import annotations
-
 import struct
 from typing import Literal
 

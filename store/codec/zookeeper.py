@@ -12,8 +12,6 @@ processed last (i64), each with a seal of its own. Taken while transactions ran,
 Sources: ``FileSnap``, ``SnapStream``, ``DataTree``. Logs: ``store.codec.zookeeper_log``.
 """
 
-from __future__ import annotations
-
 import re
 import struct
 import zlib

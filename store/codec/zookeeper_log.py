@@ -8,8 +8,6 @@ upper 32 bits) follow each other without a gap.
 Sources: ``FileTxnLog``, ``FilePadding``, ``DataTree``, ``PrepRequestProcessor``, ``zookeeper.jute``.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import struct

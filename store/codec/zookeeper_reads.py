@@ -5,8 +5,6 @@ A request is (type i32, done u8, error i32) and path, watch u8 for each read; an
 ``Stat``, ``getChildren`` a vector of names, an error i32. A head whose ``done`` is 1 ends both.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterable
 from typing import NamedTuple

@@ -11,8 +11,6 @@ Forms: ``store.compaction.forms``. In all of them the number of messages in the 
 checksum is computed anew, its broker metadata is kept.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """The content of a compacted ledger's entries, and the first of many that was published at or after a time."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The forms of batches in compacted ledgers, the rules for null values by the brokers that write them, and what a check finds."""
 
-from __future__ import annotations
-
 from msgspec import Struct, field
 
 from pulsar_admin.store.names import Position

@@ -1,7 +1,5 @@
 """Every message of one key, and its fate in compaction, by the kernels that compact, with the reason in words."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from functools import cache
 

@@ -4,8 +4,6 @@ Such a reader gets the entries of the compacted ledger, then continues in the to
 (upstream ``CompactedTopicImpl.asyncReadEntriesOrWait``). Messages that compaction took out are left out, as Java clients do.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import partial

@@ -5,8 +5,6 @@ bytes each, reduced to the latest of every key. The driver merges them, in bound
 of unknown transactions, are read again here and explained.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

@@ -10,8 +10,6 @@ the cursor's property, whatever both say. So the cursor has to stand where the l
 were compacted out, and after it they miss entries that the ledger lacks.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial

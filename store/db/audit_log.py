@@ -8,8 +8,6 @@ chain gets it with its next change, whose ``previous`` is the digest of the dige
 edited rows; it does not detect someone who computes the whole chain anew: keep the head elsewhere for that.
 """
 
-from __future__ import annotations
-
 import json
 import struct
 import zlib

@@ -1,7 +1,5 @@
 """Copies of a store's database, ``backups/TRANSACTION``, made before what a mistake would be worst in; and how they come back."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from pulsar_admin.store.db.file import DATA_FILE, RECORD_FILE, read_commit

@@ -24,8 +24,6 @@ entry has a broker time, the same two of the automatic clock (broker time where 
 1,024 entries. A block without entries repeats its neighbour.
 """
 
-from __future__ import annotations
-
 import struct
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence

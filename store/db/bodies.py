@@ -3,8 +3,6 @@
 Row (database ``state``): key ``body``, ledger id i64, entry id i64, big-endian; value the record from its size field on.
 """
 
-from __future__ import annotations
-
 import struct
 
 from pulsar_admin.store.db.environment import Txn

@@ -4,8 +4,6 @@ Shape in ``store.json``: ``bookies`` of a source, a list of {"id", "ledgers", "j
 versions an item is the path of one directory, its bookie's id is in no row.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any

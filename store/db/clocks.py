@@ -1,7 +1,5 @@
 """The clocks of entries, and what an index row says of each: the bounds of a block, and the first block that may hold a time."""
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from typing import Literal
 

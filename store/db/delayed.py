@@ -4,8 +4,6 @@ Row (database ``delayed``): key ``index\\0<topic>\\0<subscription>``; value zlib
 in the transaction that makes the ledgers it names known, so that a process that is killed leaves the old row and its ledgers.
 """
 
-from __future__ import annotations
-
 import json
 import zlib
 from collections.abc import Iterator

@@ -4,8 +4,6 @@ Row (database ``delayed``): key ``policy\\0<tenant/namespace>``; value JSON ``{"
 beside Pulsar's own ``delayed_delivery_policies``, which knows the tick alone.
 """
 
-from __future__ import annotations
-
 import json
 import re
 

@@ -3,8 +3,6 @@
 An export that is stopped in between leaves a target that does not show whether a broker or this toolkit wrote it.
 """
 
-from __future__ import annotations
-
 import json
 from base64 import b64decode, b64encode
 

@@ -8,8 +8,6 @@ walked first, page by page: a store that was copied, one whose writer was killed
 Pages are those of LMDB 0.9 (``mdb.c``: MDB_page, MDB_node, MDB_meta, MDB_db; MDB_DATA_VERSION 1), little-endian, 64 bits.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import struct

@@ -4,8 +4,6 @@ Row (database ``logs``): key file id u32 big-endian; value JSON, the fields of `
 Row (database ``damage``): key file id u32, offset u64; value JSON of one problem.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import struct

@@ -12,8 +12,6 @@ Row ``deleted-ledgers``, a JSON list of ids: ledgers whose deletion, or that of 
 change showed where an incident bundle was made. Only stores of bundles have it, as a bundle has neither.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Set
 

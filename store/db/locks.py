@@ -4,8 +4,6 @@ Readers that cannot enter themselves in the table share the file. Neither holds 
 not promise either between processes of one ("Do not use LMDB databases on remote filesystems", lmdb.h): no store is made there.
 """
 
-from __future__ import annotations
-
 import fcntl
 import os
 import time

@@ -14,8 +14,6 @@ Row (database ``state``): key ``placed-ledgers``, value JSON ``{"<ledger id>": [
 bookies, each of which has all entries. The ledger is there as long as its metadata names these bookies.
 """
 
-from __future__ import annotations
-
 import json
 from itertools import takewhile
 

@@ -1,7 +1,5 @@
 """Which ledger belongs to whom: ledger id → references from the metadata (database ``owners``, derived by ``store.model.references``)."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterable, Iterator

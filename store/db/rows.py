@@ -5,8 +5,6 @@ a view of the value is a slice. Its bytes are little-endian: the CRC-32C of anyt
 one call proves a row.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``store.json``: what a store is and where it came from; where a store can be made; what to do about one that cannot be read."""
 
-from __future__ import annotations
-
 import json
 import os
 from enum import StrEnum

@@ -13,8 +13,6 @@ LMDB keys hold at most 511 bytes. A longer path's key is its first 400 bytes, 0x
 so that prefixes still list in order.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterable, Iterator
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """Delayed messages of any number put in order in bounded memory, and cut into partitions as they are read."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """The delayed messages of a subscription under the policy in force, those that TTL and quotas drop before they are due, and the sum."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 

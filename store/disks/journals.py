@@ -5,8 +5,6 @@ truncated record they silently end the file; a negative length, a record too sho
 the start.
 """
 
-from __future__ import annotations
-
 import os
 import struct
 from collections import deque

@@ -1,7 +1,5 @@
 """What the entry logs of a ledger directory hold, record by record, digests verified: a bitmap of entries a ledger."""
 
-from __future__ import annotations
-
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence

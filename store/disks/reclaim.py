@@ -14,8 +14,6 @@ Journals are not touched: entries that only they have are replayed when the book
 bookie's next garbage collection deletes them (``EntryLocationIndex.removeOffsetFromDeletedLedgers``, BookKeeper 4.17).
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence

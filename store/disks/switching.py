@@ -4,8 +4,6 @@
 and the old database becomes ``X-before-salvage``. Wherever the process is stopped, ``X`` is the old database or the new one.
 """
 
-from __future__ import annotations
-
 import ctypes
 import errno
 import fcntl

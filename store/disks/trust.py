@@ -3,8 +3,6 @@
 A bookie itself checks none of this (``ScanAndCompareGarbageCollector``, BookKeeper 4.17): ledgers that are not listed are garbage.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The overview and the metrics of a store, with those of doctor's findings that are quick to get."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager

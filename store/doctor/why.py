@@ -5,8 +5,6 @@ Ledgers of topics by upstream's trimming (``store.policies.retention``: ``Manage
 deleted ledgers by BookKeeper's ``GarbageCollectorThread`` (4.17), which deletes an entry log when no ledger in it has metadata.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any

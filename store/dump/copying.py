@@ -5,8 +5,6 @@ versions of a schema. What cannot follow is named: compacted views (their entrie
 acknowledgements of transactions. An entry of a ledger keeps its number.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path

@@ -3,8 +3,6 @@
 The messages of a large window are such rows, filtered by columns.
 """
 
-from __future__ import annotations
-
 from base64 import b64encode
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress

@@ -1,7 +1,5 @@
 """Loading dumps of entries into a store: new ledgers of BookKeeper's own format at the end of their topics, one change for all."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from itertools import groupby

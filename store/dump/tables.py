@@ -4,8 +4,6 @@ A column becomes texts of its values; the lines are these joined. Texts that JSO
 text, are made by ``json`` itself.
 """
 
-from __future__ import annotations
-
 import json
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -1,7 +1,5 @@
 """Files of a dump that other processes write: what these are told, and what they say. Plain data, which travels."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from msgspec import Struct

@@ -1,7 +1,5 @@
 """What a process reads of entries, counted where it is read; Spark adds it up over its workers."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

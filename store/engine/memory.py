@@ -1,7 +1,5 @@
 """``--memory``: how much a process that scans may use, and how large its slices are then."""
 
-from __future__ import annotations
-
 import gc
 import resource
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Operations, the engines that run them, their progress, and results of slices as bytes, which a process or executor returns."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol

@@ -5,8 +5,6 @@ checksum; the slice before it ends exactly there when both are right. Who joins 
 nobody joins looks back (``store.scan.files``).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from itertools import pairwise
 

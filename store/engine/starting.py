@@ -1,7 +1,5 @@
 """Starting a process with a pipe to it, which Ctrl-C does not reach. Imports little: what runs there decides what it loads."""
 
-from __future__ import annotations
-
 import multiprocessing
 import signal
 import tempfile

@@ -7,8 +7,6 @@ Sources: ``LedgerMetadataIndex`` (every row of ``ledgers`` is a ledger), ``Index
 much later. Until the journals are replayed, an index also lacks the latest writes.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress

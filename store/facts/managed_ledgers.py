@@ -1,7 +1,5 @@
 """Managed ledgers that are neither persistent topics nor segments of scalable ones: what a newer Pulsar keeps beside topics."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from pulsar_admin.store.db.environment import Txn

@@ -1,7 +1,5 @@
 """The message that a subscription is to be given next: the first one that is not acknowledged."""
 
-from __future__ import annotations
-
 from msgspec import Struct
 
 from pulsar_admin.store.codec.buffer import signed

@@ -3,8 +3,6 @@
 The numbers of a plain topic are no facts of their own: a test compares them with those that its facts give.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Ledgers that nothing references, and what they claim to be."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator
 
 from pulsar_admin.store.db.environment import Txn

@@ -1,7 +1,5 @@
 """Facts of partitioned topics: where their metadata and the partitions that are there do not agree."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from itertools import count, islice
 

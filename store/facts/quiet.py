@@ -4,8 +4,6 @@ Quiet is not a fact of its own: no rule of ``store.rules.topic_data`` or ``store
 subscriptions, which a test verifies. A topic in doubt is not quiet, so its facts are read.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """Facts of the store's own rows: whether they have digests, and which do not fit theirs."""
 
-from __future__ import annotations
-
 from msgspec import Struct
 
 from pulsar_admin.store.db.environment import DATABASES, Txn

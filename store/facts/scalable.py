@@ -4,8 +4,6 @@ Upstream (5.0.1): ``SegmentLayout``, ``ScalableTopicController``. A split or a m
 their cursors, terminates those of the old ones, and then writes the record, which is the moment that counts.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from contextlib import suppress
 from itertools import pairwise

@@ -4,8 +4,6 @@ Upstream (BookKeeper 4.17, ZooKeeper 3.9): ``LegacyCookieValidation.checkCookies
 is created), ``Journal.replay``, ``FileInfo``; ``FileTxnSnapLog.restore``, ``FileSnap``, ``FileTxnLog``, ``BinaryInputArchive``.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -4,8 +4,6 @@ acknowledgements, which a broker replays before it opens the subscription.
 Upstream (4.0.8): ``TopicTransactionBuffer``, ``MLTransactionMetadataStore``, ``MLPendingAckStore``.
 """
 
-from __future__ import annotations
-
 from contextlib import suppress
 
 from msgspec import Struct

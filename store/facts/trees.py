@@ -4,8 +4,6 @@ An unknown tree may reference ledgers that nothing else does. Code that destroys
 ``check_accepted`` first.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable

@@ -1,7 +1,5 @@
 """Ledgers that were never closed: last ledgers of topics, and ledgers of cursors, as a kill or a copy of a running cluster leaves them."""
 
-from __future__ import annotations
-
 from msgspec import Struct, field
 
 from pulsar_admin.store.codec.ledgermetadata import LedgerState

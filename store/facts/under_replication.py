@@ -1,7 +1,5 @@
 """Under-replication marks: nodes by which BookKeeper's auditor has ledgers replicated, beside what the ledgers lack."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from contextlib import suppress

@@ -6,8 +6,6 @@ change of this store, tiered storage, ZooKeeper's logs. RocksDB keeps no history
 lost.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence, Set
 from contextlib import suppress
 from enum import StrEnum

@@ -5,8 +5,6 @@ node last; subscriptions are deleted earlier still. So no such deletion leaves a
 topic did not list the ledger any more: ZooKeeper's logs show what it listed.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress

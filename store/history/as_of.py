@@ -1,7 +1,5 @@
 """The metadata tree as of a moment: a time, or a transaction of ZooKeeper's."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from datetime import tzinfo

@@ -3,8 +3,6 @@
 Of two stores cursors are compared where they really stand; of two moments of one store as far as ZooKeeper's files tell.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Who changed what in the metadata, when: each version of a node beside the one before it."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Where the files of a cluster's ZooKeeper servers are: those that a store was imported from, and others that are named."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any

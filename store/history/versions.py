@@ -4,8 +4,6 @@ Logs have each write, with its time and session. Of what was written before the 
 behind it show the values that were still there then.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from operator import attrgetter

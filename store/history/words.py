@@ -1,7 +1,5 @@
 """What a change of a metadata node means, in words: of a topic's list of ledgers, a cursor, a ledger, a schema, policies."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any

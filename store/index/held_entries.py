@@ -1,7 +1,5 @@
 """Collects which entries each file holds while it is indexed, for ``store.db.copies``."""
 
-from __future__ import annotations
-
 from array import array
 from collections.abc import Iterable, Iterator
 

@@ -4,8 +4,6 @@ Source: ``IndexPersistenceMgr``, ``InterleavedLedgerStorage.localConsistencyChec
 so an entry that it lacks is not damage; where it names a record, that record must be the entry's.
 """
 
-from __future__ import annotations
-
 import os
 import struct
 from collections.abc import Iterable, Iterator, Mapping

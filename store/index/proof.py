@@ -6,8 +6,6 @@ A scan needs to bring no more if all is well; ``store.index.rebuild`` finds dama
 rows lead astray.
 """
 
-from __future__ import annotations
-
 import json
 import struct
 from collections import Counter

@@ -1,7 +1,5 @@
 """A file scanned by an engine for the writer of the index: cut into slices that run side by side, put together again in order."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar, Generic, TypeVar

@@ -1,7 +1,5 @@
 """The columns of scanned records and the bits of their flags: what readers of tables need without the compiled kernels."""
 
-from __future__ import annotations
-
 import numpy as np
 
 # Flag bits of a record.

@@ -5,8 +5,6 @@ compacted-ledger.md.
 """
 # mypy: disallow-untyped-defs=False, disallow-untyped-calls=False, disallow-incomplete-defs=False, check-untyped-defs=False
 
-from __future__ import annotations
-
 import numpy as np
 
 from pulsar_admin.store.kernels.compiled import kernel, part

@@ -11,8 +11,6 @@ Both run the same source. What a kernel does to its arguments is the same, as fo
 - what should be faster than that, or wraps, has a plain form of its own: ``@NAME.plain_form``.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from functools import cache, cached_property

@@ -1,7 +1,5 @@
 """CRC-32 and CRC-32C over parts of a byte array; the state goes in and out without the final inversion."""
 
-from __future__ import annotations
-
 import zlib
 
 import numpy as np

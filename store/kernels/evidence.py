@@ -1,7 +1,5 @@
 """Kernel over the heads of entries: who sent each, and with which numbers. Layouts: docs/formats/message.md."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from pulsar_admin.store.kernels.compiled import kernel, part

@@ -5,8 +5,6 @@ three lanes at once over 768 bytes, as one instruction waits three cycles for th
 state over 256 zero bytes.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -4,8 +4,6 @@ They know well-formed entries only. Others, and rare ones (chunks, transactions,
 reader (``store.model.messages``), which explains it. Layouts: docs/formats/message.md.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

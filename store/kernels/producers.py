@@ -1,7 +1,5 @@
 """Kernels over the producers and times of entries. Layouts: docs/formats/message.md."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from pulsar_admin.store.kernels.compiled import kernel, part

@@ -5,8 +5,6 @@ Reading knows the happy path only: contiguous records that validate. At anything
 message.md.
 """
 
-from __future__ import annotations
-
 import struct
 from typing import Any
 

@@ -4,8 +4,6 @@ hashlib uses the same instructions, and its call costs as much as hashing a kilo
 of the time. Few messages, and processors without the instructions, get hashlib.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from pulsar_admin.store.aliases import Array

@@ -1,7 +1,5 @@
 """SHA-1 on the processor's own instructions, for numba; see ``store.kernels.sha1``."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,8 +1,6 @@
 """Kernels of compaction over messages: batches as spans, keys as 128-bit hashes, the latest of each."""
 # mypy: disallow-untyped-defs=False, disallow-untyped-calls=False, disallow-incomplete-defs=False, check-untyped-defs=False
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

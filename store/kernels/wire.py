@@ -8,8 +8,6 @@ last of a repeated field wins: ``read_field`` reads them one by one.
 Values are signed, one of 64 bits becomes negative: comparing signed with unsigned costs more than the rest.
 """
 
-from __future__ import annotations
-
 import struct
 from collections import namedtuple
 from typing import Any

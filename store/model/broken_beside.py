@@ -2,8 +2,6 @@
 ``__change_events``. Imports little: most topics have neither.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from pulsar_admin.store.codec.ledgermetadata import ledger_path

@@ -1,7 +1,5 @@
 """Read model of a topic's compacted view: horizon, compacted ledger, its entries (pulsar.md §4)."""
 
-from __future__ import annotations
-
 from msgspec import Struct
 
 from pulsar_admin.store.codec.claims import COMPACTED_COMPONENT, COMPACTED_TOPIC, COMPONENT

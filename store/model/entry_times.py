@@ -1,7 +1,5 @@
 """The times of entries, read from their headers: of one entry, or of a block of the index."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from pulsar_admin.store.codec.message import decode_entry_times

@@ -5,8 +5,6 @@ Persistent topics and their cursors are known by their paths. Pulsar 5.0 keeps t
 (``T/NS/segment/TOPIC/RANGE-ID``), and a later one may have other domains of any depth: there a value that decodes says what it is.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 

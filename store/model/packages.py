@@ -4,8 +4,6 @@ Upstream: ``BookKeeperPackagesStorage`` (Pulsar 4.0.8, 5.0.1). The stream ``TYPE
 is the package, ``meta`` below it its description.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

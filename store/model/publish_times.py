@@ -5,8 +5,6 @@ and written in either form: as the properties ``beginPublishTimestamp`` and ``en
 brokers make of them: docs/formats/managed-ledger.md.
 """
 
-from __future__ import annotations
-
 from typing import Literal, NamedTuple
 
 from msgspec import Struct

@@ -4,8 +4,6 @@ Equal contents stay recognizable as equal, also from one run to the next. The di
 key, can be found by trying: redaction hides contents from a reader of the output, not from someone who looks for a known value.
 """
 
-from __future__ import annotations
-
 import hmac
 import json
 import re

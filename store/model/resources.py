@@ -7,8 +7,6 @@ Upstream's classes (Pulsar 4.0.8): ``TenantInfoImpl``, ``ClusterDataImpl``, ``Cl
 defaults, and leaves out nulls.
 """
 
-from __future__ import annotations
-
 import re
 import zlib
 from bisect import bisect_left

@@ -1,7 +1,5 @@
 """Read model of scalable topics (Pulsar 5.0): their records, and the segments that have their messages."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from heapq import heappop, heappush
 from typing import TypeVar

@@ -4,8 +4,6 @@ Upstream: ``BookkeeperSchemaStorage``. What a message's metadata names is a vers
 schema, and such a value is left alone.
 """
 
-from __future__ import annotations
-
 import json
 import operator
 import re

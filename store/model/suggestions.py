@@ -1,7 +1,5 @@
 """Names near one that does not exist, from a bounded look at the metadata: the answer costs the same in a store of any size."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from itertools import islice
 

@@ -9,8 +9,6 @@ they are written and read here column by column. Groups with several containers 
 A group is always written in the smaller of the run form and the array form, so equal ids give equal bytes.
 """
 
-from __future__ import annotations
-
 from array import array
 
 import numpy as np

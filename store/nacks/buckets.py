@@ -5,8 +5,6 @@ A row of such a file is one position, as text, ``LEDGER:ENTRY`` (or ``LEDGER:ENT
 (a duration, or milliseconds) is the row's own. A row's ``topic``, where it has one, must be the command's.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 

@@ -10,8 +10,6 @@ Upstream's NegativeAcksTracker (PIP-393, Pulsar 4.0.8) lives in the client's mem
 is ours. Little-endian. A header, then four columns: one row per (bucket, ledger), sorted by both.
 """
 
-from __future__ import annotations
-
 import itertools
 import struct
 from collections import deque

@@ -4,8 +4,6 @@ Read as a broker reads them: the compacted view, then what lies after it. Upstre
 (Pulsar 4.0.8). Once that topic is there, it alone counts; without it, the metadata backend's nodes do.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

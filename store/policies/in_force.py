@@ -4,8 +4,6 @@ Topic policies are messages of ``__change_events`` or, in a namespace without th
 A broker's own defaults are in no store; ``BROKER_…`` are those of a 4.0.8 that sets nothing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 
 from pulsar_admin.store.codec.policies import (

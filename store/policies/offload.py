@@ -3,8 +3,6 @@
 ``OffloadPoliciesImpl``; ``CmdNamespaces``, ``CmdTopics``, ``CmdTopicPolicies``.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from pulsar_admin.store.errors import InvalidValue

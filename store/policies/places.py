@@ -1,7 +1,5 @@
 """Where a policy lies in the JSON of ``Policies`` or the fields of ``TopicPolicies``; every other member stays as it is."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

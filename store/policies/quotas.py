@@ -2,8 +2,6 @@
 4.0.8): the size is exceeded at the limit or more, the time beyond the limit, and the ledger that is still written has no age.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 
 from msgspec import Struct

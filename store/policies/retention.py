@@ -4,8 +4,6 @@ The list of ledgers is trimmed from its head: up to the ledger the slowest durab
 and never the last one listed.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 

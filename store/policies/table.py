@@ -4,8 +4,6 @@ Reading, setting, removing, checking and the commands of all groups follow from 
 ``TopicPolicies`` and the commands of ``namespaces``, ``topics`` and ``topicPolicies``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import cache
 from math import isfinite

@@ -1,7 +1,5 @@
 """What a policy of the table is: of a namespace, of a topic itself, and in force (upstream's ``--applied``)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from pulsar_admin.store.codec.policies import decode_namespace_json

@@ -5,8 +5,6 @@ Of protoc's modules only the serialized descriptor is kept: ``store.proto.runtim
 Needs the ``dev`` extra (grpcio-tools and mypy-protobuf). The generated files are checked in, so nobody else needs it.
 """
 
-from __future__ import annotations
-
 import re
 import shutil
 import sys

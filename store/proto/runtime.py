@@ -4,8 +4,6 @@ The modules that protoc writes import the runtime's Python implementation and it
 instructions that ``import click`` takes, in every command. Made here the same classes come without them.
 """
 
-from __future__ import annotations
-
 from collections.abc import MutableMapping
 
 from google.protobuf.descriptor import Descriptor, FileDescriptor

@@ -5,8 +5,6 @@ Upstream (Pulsar 4.0.8): ``ManagedLedgerImpl.internalTrimLedgers`` with retentio
 last ledger may be deleted as well. System topics are excluded: they expire nothing, and inactivity never deletes them.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from pathlib import Path

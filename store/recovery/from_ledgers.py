@@ -5,8 +5,6 @@ Upstream: ``LedgerMetadataUtils`` writes the custom metadata; ``ManagedLedgerImp
 metadata, if there is one, fills in facts that no ledger records.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from typing import Any, NamedTuple

@@ -3,8 +3,6 @@
 Two witnesses join two ledgers, otherwise they stay apart (``store.recovery.chains``).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 

@@ -1,7 +1,5 @@
 """``store recover``: which level a store is at, and the plan for it."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path

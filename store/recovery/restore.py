@@ -5,8 +5,6 @@ becomes part of a second topic: unreferenced ledgers are restored themselves; fr
 are copied into new ledgers.
 """
 
-from __future__ import annotations
-
 import json
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -11,8 +11,6 @@ Every younger ledger gets metadata. A schema ledger belongs to its topic if its 
 ``BookkeeperSchemaStorage`` writes them, or if the topic's messages use its version (Pulsar 4.0.8).
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress

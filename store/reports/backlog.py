@@ -5,8 +5,6 @@ row answers for up to 1,024 entries. Batches count their messages, markers one, 
 subtracted, as upstream does.
 """
 
-from __future__ import annotations
-
 from pulsar_admin.store.codec.cursor import CursorState
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.model import cursors

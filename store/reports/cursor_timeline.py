@@ -4,8 +4,6 @@ Cells are intervals of ranks (``store.model.topics.Topic.rank``), so that ledger
 in one state: lost (no broker can read it) before all others, delayed (unacknowledged, due later) before unacknowledged.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from msgspec import Struct
 

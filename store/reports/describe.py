@@ -1,7 +1,5 @@
 """A topic on one screen: its size and times, the policies in force and where they are set, schema, compaction, subscriptions, ledgers."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Read model of ``ledgers info``: everything known about one ledger. Imports little: the question is asked by hand, cold."""
 
-from __future__ import annotations
-
 from msgspec import field
 
 from pulsar_admin.store.codec.ledgermetadata import LedgerMetadata

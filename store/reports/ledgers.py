@@ -1,7 +1,5 @@
 """Every ledger the store knows: listed in the metadata, present in entry logs, or referenced; which entries and copies are missing."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 
 from msgspec.structs import replace

@@ -4,8 +4,6 @@ Upstream (5.0.1): the admin client's ``ScalableTopicMetadata``, ``ScalableTopicS
 What only a controller knows is left out (its broker, what it decides, its last operation) or 0 (rates, consumers).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

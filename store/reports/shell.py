@@ -4,8 +4,6 @@ Its lines come from a logger; these have no time, thread and class. The classes 
 ``org.apache.bookkeeper.tools.cli.commands``; the order of ledgers, which hash maps leave to chance there, is by number here.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import struct

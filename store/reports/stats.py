@@ -5,8 +5,6 @@ Keys, their order and the sums over partitions: upstream ``TopicStatsImpl``, ``S
 after it loaded the topic, or null; docs/what-a-store-knows.md lists it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from typing import Any

@@ -1,7 +1,5 @@
 """What a store holds, in numbers."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any

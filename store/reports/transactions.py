@@ -1,7 +1,5 @@
 """The answers of ``transactions``, with upstream's keys (4.0.8). When a broker recovered its state is not known here: 0."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from enum import StrEnum
 

@@ -3,8 +3,6 @@
 A bookie deletes an entry log when no ledger in it has metadata any more (upstream ``GarbageCollectorThread``, BookKeeper 4.17).
 """
 
-from __future__ import annotations
-
 import os
 from collections import defaultdict
 from collections.abc import Mapping

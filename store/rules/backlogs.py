@@ -1,7 +1,5 @@
 """Rules about what a backlog consists of: chunks that no consumer can join, markers that none gets."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from pulsar_admin.store.facts import known

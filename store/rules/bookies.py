@@ -1,7 +1,5 @@
 """Rules about bookies: entry logs that are gone, entries that only journals have, ledgers on bookies that are not of the cluster."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from functools import partial
 

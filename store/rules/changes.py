@@ -1,7 +1,5 @@
 """Rules about what changes wrote: the audit log, what an export compares with, and kept negative acks."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from pulsar_admin.store.db.audit_log import iter_breaks, iter_changes

@@ -1,7 +1,5 @@
 """Rules about the cluster as a whole."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import groupby
 

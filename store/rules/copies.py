@@ -1,7 +1,5 @@
 """Rules about each ledger: who references it, whether its entries have their copies, and marks of those that lack some."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress

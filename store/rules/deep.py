@@ -1,7 +1,5 @@
 """Rules of the deep check: every catalogued byte is read again, and the index compared with the records."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator
 from pathlib import Path
 

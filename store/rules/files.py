@@ -1,7 +1,5 @@
 """Rules about the store's files: its database, the bookies' files in its catalogue, and stray files."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 

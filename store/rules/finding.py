@@ -1,7 +1,5 @@
 """A finding, as ``store check``, ``doctor``, the page, the overview and metrics show it."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from enum import StrEnum

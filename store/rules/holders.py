@@ -1,7 +1,5 @@
 """What can keep bytes on the disks of bookies: the codes of ``topics why --disk`` and ``store usage --why``."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 CURSOR, RETENTION, OPEN, TRIM, OFFLOADED = "cursor", "retention", "open-ledger", "trim-due", "offloaded"

@@ -1,7 +1,5 @@
 """Rules about the rows that ``store index --rebuild`` derives anew: places, times, copies and owners."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import accumulate, pairwise

@@ -1,7 +1,5 @@
 """The rules applied to the facts of one snapshot of a store, for ``store check`` and ``doctor``."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import chain, groupby

@@ -1,7 +1,5 @@
 """Rules about ledgers that bookies hold and the metadata does not list."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 
 from msgspec.structs import replace

@@ -1,7 +1,5 @@
 """What findings say of other findings: where one holds, others may be there and not be told."""
 
-from __future__ import annotations
-
 from pulsar_admin.store.rules.deep import DEEP_SWEEPS
 
 NAMELESS = frozenset(

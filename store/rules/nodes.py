@@ -1,7 +1,5 @@
 """Rules about metadata nodes of every kind, and about journals that are missing beside them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from pulsar_admin.store.codec.ledgermetadata import ledger_id_of_path, ledger_path

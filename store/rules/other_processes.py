@@ -3,8 +3,6 @@
 Separate from ``store.rules.judging``, because importing all rules would cost each process 0.1 s.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Self
 

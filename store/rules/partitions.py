@@ -1,7 +1,5 @@
 """Rules about partitioned topics: their metadata beside the partitions that are there."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from pulsar_admin.store.facts.cluster import ClusterFacts

@@ -1,7 +1,5 @@
 """Rules about the store's own rows."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any
 

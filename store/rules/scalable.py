@@ -1,7 +1,5 @@
 """Rules about scalable topics: the record of their segments beside the managed ledgers that are there."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from pulsar_admin.store.facts.cluster import ClusterFacts

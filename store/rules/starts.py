@@ -1,7 +1,5 @@
 """Rules about starts: what keeps a bookie or a ZooKeeper server from starting, and unwanted effects of a start."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Rules about the storage as a whole, where nothing is damaged: what a crash cost, leaked ledgers, dead bytes, full disks."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The table of rules; ``store.rules.judging`` goes through it."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from itertools import chain
 from typing import Any

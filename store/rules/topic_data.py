@@ -1,7 +1,5 @@
 """Rules about what a topic lists: its ledgers and cursors, against BookKeeper's metadata and the entries."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import suppress
 

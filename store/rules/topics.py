@@ -1,7 +1,5 @@
 """Rules about topics where nothing is damaged: clocks, TTL, quotas, acknowledgements, compaction, ledgers."""
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from functools import partial

@@ -1,7 +1,5 @@
 """Rules about logs of transactions, which a broker replays before it serves what they belong to."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from functools import partial
 

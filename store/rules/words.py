@@ -1,7 +1,5 @@
 """What several causes say in the same words."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from pulsar_admin.store.model.cursors import Cursor, is_own

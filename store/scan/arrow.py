@@ -3,8 +3,6 @@
 ``pyarrow.array``, ``pyarrow.scalar`` and ``to_numpy`` import pandas, a quarter of a second that nothing here needs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

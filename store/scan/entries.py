@@ -4,8 +4,6 @@ Nothing here creates an object per entry. Callers that need more than the kernel
 the batch (``store.kernels.messages``), and leave the few unusual entries to the ordinary readers.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 

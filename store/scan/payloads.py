@@ -1,7 +1,5 @@
 """Payloads of entries to write: of one, or of many as columns."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -6,8 +6,6 @@ entry does not have exactly one message; a slot only if entries are missing in b
 time or a message header are mixed.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The columns of entries and messages as a scan of files gives them. Imports no kernel: tables that exist are read without."""
 
-from __future__ import annotations
-
 import pyarrow as pa
 
 from pulsar_admin.store.kernels import columns as kernel

@@ -4,8 +4,6 @@ Spark hands over keys in lower case. With ``load([a, b])`` it adds ``paths``, a 
 properties, of which those that begin with ``option.`` are options (Spark 4.3, ``DataSourceV2Utils``, ``V2SessionCatalog``).
 """
 
-from __future__ import annotations
-
 import json
 import re
 import time

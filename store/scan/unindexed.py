@@ -1,7 +1,5 @@
 """Entries of ledgers that the index does not know, looked for in the catalogued files themselves."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 
 import pyarrow.compute as pc

@@ -3,8 +3,6 @@
 Upstream counts a message's age from when it was appended, never from when it is due (pulsar.md §3.5).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

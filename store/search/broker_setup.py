@@ -1,7 +1,5 @@
 """Which broker is asked, and what it looks at. Apart from its searches, which most questions by time do not import."""
 
-from __future__ import annotations
-
 from typing import Literal, get_args
 
 from msgspec import Struct, field

@@ -8,8 +8,6 @@ switched off and lost its count. So what a binary search does not find is looked
 A batch published in a transaction is counted as one message by the broker: it covers one index however many messages it has.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from msgspec import Struct, field

@@ -6,8 +6,6 @@ made exact for clocks that run backwards). Clock ``auto``: broker time where the
 ``Commands.getEntryTimestamp``, 4.0.8).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from msgspec import Struct

@@ -6,8 +6,6 @@ Rule ``all-before`` drops what stands before the first pending entry whose time 
 broker does: whole ledgers by the time they were closed, then a binary search that takes clocks to run forward.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """Why a time search answers as it does, and where the broker's answer parts from it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from itertools import islice
 from typing import NamedTuple

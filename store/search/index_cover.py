@@ -1,7 +1,5 @@
 """Which entries cover a message index, looked for in all of them: the first ones, and the next index above a gap."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import ClassVar, NamedTuple
 

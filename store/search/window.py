@@ -5,8 +5,6 @@ backwards, it takes every entry whose own time lies in it. Event times belong to
 message by message.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from itertools import takewhile

@@ -5,8 +5,6 @@ Upstream ``ServerConfiguration`` (4.17): ``journalDirectories`` or else ``journa
 ``zkServers`` and ``zkLedgersRootPath``.
 """
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

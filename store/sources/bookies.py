@@ -4,8 +4,6 @@ Upstream ``CookieValidation``: a bookie does not start when the instance id of i
 is not the one registered under its id.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from operator import itemgetter

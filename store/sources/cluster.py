@@ -1,7 +1,5 @@
 """The parts of a production cluster: metadata here, bookies there; as an operator names them, and as ``store.json`` keeps them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from itertools import chain
 from pathlib import Path

@@ -3,8 +3,6 @@
 Upstream ``BookieImpl.checkEnvironment`` and ``LegacyCookieValidation``: all directories of a bookie have the same cookie.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain, takewhile

@@ -4,8 +4,6 @@ Also: the command line that imports what lies below a directory that is not a st
 they are read.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable
 from contextlib import suppress

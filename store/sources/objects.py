@@ -1,7 +1,5 @@
 """Objects of tiered storage: below a directory, or a prefix of an object store (any URL that pyarrow's file systems open)."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -10,8 +10,6 @@ way from one state to the next. A process stopped before that leaves the old sta
 start, as it does with the replaced ones.
 """
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import os

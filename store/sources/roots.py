@@ -5,8 +5,6 @@ Pulsar's Helm chart has ``metadataPrefix``, brokers ``metadataStoreUrl=zk:HOST:P
 reads ZooKeeper takes paths as a broker of the cluster sees them (``Roots.inner``), and writes them back where they were (``Roots.outer``).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any

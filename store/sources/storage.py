@@ -3,8 +3,6 @@
 Upstream ``DbLedgerStorage.getLedgerStorage`` (BookKeeper 4.17): ledger L is in the directory ``L mod N``, in the order of the cookie.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -5,8 +5,6 @@ with their commit and tables without; the next run commits all of them. Data fil
 that never ask the catalogue: pyiceberg maps their columns by name. Read from Apache Iceberg's table format 2 and pyiceberg 0.12.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress

@@ -2,8 +2,6 @@
 in the folder's list, and comes row group by row group.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager

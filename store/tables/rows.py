@@ -3,8 +3,6 @@
 Every row has the name of the cluster that the store comes from. Ledgers come by their ids, with what their topics' lists say of them.
 """
 
-from __future__ import annotations
-
 import json
 from array import array
 from bisect import bisect_right

@@ -4,8 +4,6 @@ Names and types that the data source ``pulsar_entries`` has too are the same the
 ever added, at the end: files of before then have nulls in it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import pyarrow as pa

@@ -4,8 +4,6 @@ Split is a SELECT of one table that counts, adds up, or takes the first rows of 
 here is not split. Where a statement leaves an order open, DuckDB gives any of them, with parts and without.
 """
 
-from __future__ import annotations
-
 import atexit
 import json
 from collections.abc import Iterable, Iterator, Sequence

@@ -7,8 +7,6 @@ carries to the cluster. The leftovers of a stopped export belong to no ledger: t
 a bookie that a change renamed are written last, each by one rename.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path

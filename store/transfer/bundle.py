@@ -19,8 +19,6 @@ Only decoded data is copied: of unknown fields the bundle has only their numbers
 nodes are left out. A value that cannot be decoded becomes another one that cannot be decoded.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import os

@@ -2,8 +2,6 @@
 store where that is asked for; rows that go.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial

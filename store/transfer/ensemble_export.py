@@ -6,8 +6,6 @@ owner at ``/namespace/TENANT/NAMESPACE/BUNDLE`` (``OwnershipCache``); the transa
 become the owner while it is written. Brokers with ``ExtensibleLoadManagerImpl`` keep owners in a topic, which cannot be held this way.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from itertools import pairwise

@@ -6,8 +6,6 @@ the one that an export in place meant to write (database ``state``) that was sto
 toolkit wrote go into the bookie first (``store.transfer.ledger_export``), their metadata nodes with the others.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from contextlib import ExitStack
 from pathlib import Path

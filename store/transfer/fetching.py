@@ -5,8 +5,6 @@ there with the size that it has there, and if it is an object also with the time
 (``store.files.url_of``).
 """
 
-from __future__ import annotations
-
 import json
 import lzma
 import os

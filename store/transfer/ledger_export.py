@@ -7,8 +7,6 @@ the ledger known is written last, by the caller. The leftovers of a stopped expo
 or the bookie's garbage collection removes them.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import suppress

@@ -5,8 +5,6 @@ the checks are that entries are consecutive, and that their number and bytes are
 topic's list. The digests of the logs are computed here. A ledger that does not fit stops the whole command.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 

@@ -6,8 +6,6 @@ nodes, sessions and ACLs are in no store. Sequential nodes go on above what may 
 (``LedgerIdGenerator``) above every ledger, ``/counters`` (``DistributedIdGenerator``, Pulsar 4.0.8) at the seconds of now.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
