@@ -142,7 +142,7 @@ def test_executors_are_asked_before_this_process_works(
 
     engine = nullcontext(SimpleNamespace(failed=[], read=None, meet=meet))
     monkeypatch.setattr("pulsar_admin.engine.open_engine", lambda settings: engine)
-    for name in ("check_store", "diagnose"):
+    for name in ("judge_store", "judge_deep"):
         monkeypatch.setattr(
             f"pulsar_admin.store.doctor.diagnosing.{name}", lambda *_, **__: pytest.fail("this process worked")
         )

@@ -373,8 +373,7 @@ class Topic(PolicyPlans):
         session = self._session
         with session.reporting() as problems, session.scan() if scans else session.reader() as reader:
             answer = read(reader, self._name, *given, problems)
-            names = topics.existing_partitions(reader.txn, self._name) or self._expanded(reader.txn)
-            session.warn_of_broken(reader.txn, names)
+            session.warn_of_broken(reader.txn, topics.expand_existing(reader.txn, self._name))
             return answer
 
     def stats(

@@ -701,6 +701,11 @@ def existing_partitions(txn: Txn, name: TopicName) -> tuple[TopicName, ...]:
     return tuple(part for part in there if tree.find_node(txn, part.path) is not None)
 
 
+def expand_existing(txn: Txn, name: TopicName) -> tuple[TopicName, ...]:
+    """Return what ``expand_topic`` does, but of partitions those that are there: a damaged record may have any number of them."""
+    return existing_partitions(txn, name) if partition_count(txn, name) else expand_topic(txn, name)
+
+
 def select_partitioned(txn: Txn, pattern: str | None) -> tuple[TopicName, ...]:
     """Return the partitioned topics whose names match a glob (default: all), without system topics.
 

@@ -53,6 +53,11 @@ def names_of(module: ModuleType) -> dict[str, Any]:
     return names
 
 
+def meant(said: Any, names: dict[str, Any]) -> Any:
+    """The annotation SAID, which is a text in modules whose annotations are not evaluated."""
+    return eval(said, names) if isinstance(said, str) else said
+
+
 def classes_in(annotation: Any) -> Iterator[type]:
     """The classes of the product that ANNOTATION names: ``tuple[Finding, ...]`` names Finding."""
     for part in annotation if isinstance(annotation, list) else get_args(annotation):
@@ -74,7 +79,7 @@ def returned_by(public: Any) -> Iterator[tuple[str, type]]:
             made = member.fget if isinstance(member, property) else getattr(member, "__func__", member)
             made = getattr(made, "func", made)  # cached properties
             if inspect.isfunction(made) and (not name.startswith("_") or name == "__iter__"):
-                yield from ((name, cls) for cls in classes_in(eval(made.__annotations__["return"], names)))
+                yield from ((name, cls) for cls in classes_in(meant(made.__annotations__["return"], names)))
 
 
 def fields_of(cls: type) -> Iterator[tuple[str, type]]:
@@ -84,8 +89,8 @@ def fields_of(cls: type) -> Iterator[tuple[str, type]]:
             names = names_of(sys.modules[base.__module__])
             for name, said in vars(base).get("__annotations__", {}).items():
                 said = getattr(said, "__forward_arg__", said)  # of a named tuple
-                if name[0] != "_" and "ClassVar" not in said:
-                    yield from ((f"{cls.__name__}.{name}", one) for one in classes_in(eval(said, names)))
+                if name[0] != "_" and "ClassVar" not in str(said):
+                    yield from ((f"{cls.__name__}.{name}", one) for one in classes_in(meant(said, names)))
 
 
 _UNFINISHED = {"ReclaimPlan.bookie", "ReclaimPlan.storages", "ReclaimPlan.known"}
