@@ -456,7 +456,7 @@ def hint_in_python(hint: str, said: Mapping[str, str]) -> str:
     words = words.replace(" with -p", "")
     words = re.sub(
         r"pulsar-admin [^;,]*|`[a-z][^`]*`|--(?P<option>[a-z]+(?:-[a-z]+)*)(?P<value> \w([\w:.+-]*\w)?)?"
-        r"|(?<!\S)-t\b( (?P<age>\d\w*))?",
+        r"|(?<!\S)-t\b( (?P<age>\d([\w:.+-]*\w)?))?",
         option,
         words,
     )

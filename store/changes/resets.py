@@ -295,7 +295,7 @@ def reset_target(
     """
     if until_ms is not None and (time_ms is None or position is not None or exclude or until_ms <= time_ms):
         raise errors.InvalidValue(
-            "--until is the end of the messages to redeliver: it needs -t, an earlier time, and no -e",
+            "--until is the end of the messages to redeliver: it needs --time, an earlier time, and no --exclude-reset-position",
             hint="for example: -t 2024-05-01T09:00:00Z --until 2024-05-01T11:00:00Z",
         )
     if position is not None:

@@ -186,6 +186,7 @@ def test_an_age_is_what_the_method_calls_it(name: str) -> None:
     hint = "give the age with -t, for example -t 3d, as in pulsar-admin topics expire X -t 3d"
     words = f"give the age with {name}, for example {name}='3d', as in pulsar-admin topics expire X -t 3d"
     assert hint_in_python(hint, {name: "Duration | None"}) == words
+    assert hint_in_python("as -t 2024-05-01T09:00:00Z", {name: "Time"}) == f"as {name}='2024-05-01T09:00:00Z'"
 
 
 def test_hints_of_all_calls_are_in_pythons_words(store: pa.Store, path: Path, cli: Cli) -> None:
