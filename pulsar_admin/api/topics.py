@@ -235,8 +235,8 @@ class Topic(PolicyPlans):
 
     def partitions(self) -> tuple[Topic, ...]:
         """Return the partitions of a partitioned topic, none of any other."""
-        count = self._session.ask(topics.partition_count, self._name)
-        return tuple(Topic(self._session, self._name.partition(index)) for index in range(count))
+        names = self._session.ask(self._expanded) if self._session.ask(topics.partition_count, self._name) else ()
+        return tuple(Topic(self._session, name) for name in names)
 
     def partitioned_metadata(self) -> policy_codec.PartitionedTopic:
         """Return how many partitions it has (0: it is not partitioned), whether it is deleted, its properties."""

@@ -36,7 +36,13 @@ from pulsar_admin.store.facts.vanished import VanishedTopic, find_bare_namespace
 from pulsar_admin.store.model.cursors import REPLICATED_PROPERTY, is_subscription, iter_cursor_names, read_cursor
 from pulsar_admin.store.model.publish_times import BEGIN, Form, annotated_value
 from pulsar_admin.store.model.reader import EntryReader
-from pulsar_admin.store.model.topics import check_namespace, list_partitions, read_partitioned, read_topic
+from pulsar_admin.store.model.topics import (
+    PARTITIONS_MAX,
+    check_namespace,
+    list_partitions,
+    read_partitioned,
+    read_topic,
+)
 from pulsar_admin.store.model.transactions import ASSIGN
 from pulsar_admin.store.names import PARTITION_SUFFIX, Position, TopicName, managed_ledger_of_path, shell_word
 from pulsar_admin.store.wording import counted, listed, plural
@@ -45,7 +51,6 @@ Properties = Mapping[str, str]
 _SHOWN = 10
 """Partitions and subscriptions that a warning names."""
 
-_PARTITIONS_MAX = 1_000_000  # 7 s to plan, as each is a step
 
 # -- making -----------------------------------------------------------------------------------------------------------
 
@@ -266,9 +271,9 @@ def _topic_step(txn: Txn, name: TopicName, properties: Properties, now_ms: int) 
 
 
 def _missing(txn: Txn, name: TopicName, partitions: int, now_ms: int) -> Iterable[Step]:
-    if partitions > _PARTITIONS_MAX:
+    if partitions > PARTITIONS_MAX:
         raise InvalidValue(
-            f"{partitions:,} partitions of {name}: expected at most {_PARTITIONS_MAX:,}",
+            f"{partitions:,} partitions of {name}: expected at most {PARTITIONS_MAX:,}",
             hint="each is a topic of its own, with a metadata node",
             value=partitions,
         )

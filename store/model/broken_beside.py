@@ -53,8 +53,7 @@ def _compacted_ledger(txn: Txn, topic: topics.Topic) -> int | None:
 def _lost_events(txn: Txn, namespace: NamespaceName) -> tuple[str, ...]:
     """Return sentences about lost policy events of ``namespace``."""
     name, texts = TopicName(namespace, EVENTS), list[str]()
-    partitions = topics.partition_count(txn, name)
-    for one in map(name.partition, range(partitions)) if partitions else (name,):
+    for one in topics.existing_partitions(txn, name) or (name,):
         if find_node(txn, one.path) is None:
             continue
         try:

@@ -50,6 +50,8 @@ from pulsar_admin.store.wording import counted, listed, plural
 if TYPE_CHECKING:
     from pulsar_admin.store.codec.policies import PartitionedTopic
 
+PARTITIONS_MAX = 1_000_000
+"""Of a topic: each is a node of the metadata; a greater number is damage."""
 _SHOWN = 5
 """Partitions that an error names."""
 
@@ -333,13 +335,19 @@ def _has_partitioned(txn: Txn, namespace: NamespaceName) -> bool:
 
 def expand_topic(txn: Txn, name: TopicName) -> tuple[TopicName, ...]:
     """Return ``name``'s partitions when it is a partitioned topic, the segments of its record when it is a scalable one, else ``name``
-    itself; raises TopicNotFound.
+    itself; raises TopicNotFound, and MetadataCorrupt for a number of partitions that nobody could list.
     """
     if name.domain == SCALABLE:
         from pulsar_admin.store.model.scalable import expand_scalable  # few stores have any
 
         return expand_scalable(txn, name)
     partitions = partition_count(txn, name)
+    if partitions > PARTITIONS_MAX:
+        raise errors.MetadataCorrupt(
+            f"{name} has {partitions:,} partitions: no topic has more than {PARTITIONS_MAX:,}, so the number is damaged",
+            hint=f"see: pulsar-admin topics get-partitioned-topic-metadata {shell_word(name)}",
+            topic=str(name),
+        )
     if partitions:
         return tuple(name.partition(index) for index in range(partitions))
     if tree.find_node(txn, name.path) is None:

@@ -14,7 +14,7 @@ from pulsar_admin.store.db.tree import find_node
 from pulsar_admin.store.errors import MetadataCorrupt, StoreError
 from pulsar_admin.store.model.cursors import COMPACTION_CURSOR
 from pulsar_admin.store.model.reader import EntryReader
-from pulsar_admin.store.model.topics import Topic, partition_count, read_topic
+from pulsar_admin.store.model.topics import Topic, existing_partitions, partition_count, read_topic
 from pulsar_admin.store.names import EVENTS, NamespaceName, TopicName
 
 Fields = Mapping[str, Any]  # Any: upstream's TopicPolicies, fields by name
@@ -31,9 +31,9 @@ class PolicyEvents(Struct):
 def event_topics(txn: Txn, namespace: NamespaceName) -> tuple[TopicName, ...]:
     """Return the partitions of a namespace's ``__change_events``, or the one topic, or nothing if it does not exist."""
     name = TopicName(namespace, EVENTS)
-    partitions = partition_count(txn, name)
-    names = tuple(map(name.partition, range(partitions))) if partitions else (name,)
-    return tuple(topic for topic in names if find_node(txn, topic.path) is not None)
+    if partition_count(txn, name):
+        return existing_partitions(txn, name)
+    return (name,) if find_node(txn, name.path) is not None else ()
 
 
 @once

@@ -157,6 +157,7 @@ def test_a_number_of_partitions_that_nobody_could_list(there: Sequence[int], who
     assert row["mend"].endswith(f"topics get-partitioned-topic-metadata {NAME}")  # creating all is refused
     stats = whole_cli("--store", store, "topics", "partitioned-stats", NAME, "--per-partition")
     assert len(stats.json["partitions"]) == len(there)
+    whole_cli("--store", store, "topics", "stats", NAME).ends(6, "so the number is damaged")
 
 
 @pytest.mark.usefixtures("damages_stores")
