@@ -233,6 +233,54 @@ def test_against_the_sets_themselves(seed: int) -> None:
         assert sums[ChangeSince.WORSE] + compared.unchanged == len(sets[0] & sets[1])
 
 
+_ROW = dict.fromkeys(("severity", "code", "where", "message", "broker", "mend", "page"), "x") | {
+    "atStakeBytes": 0,
+    "atStakeMessages": 0,
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", None),
+        ("[]", None),
+        ("[", "is no list of findings"),
+        ("{}", "'code' is missing"),
+        ("[1]", "an entry is 1, not an object"),
+        ('[{"change":"new"}]', "it was made with --since"),
+        (json.dumps([_ROW | {"message": 5}]), "a value has another kind"),
+        (json.dumps([_ROW | {"atStakeBytes": "5"}]), "a value has another kind"),
+        ("[" * 100_000, "is no list of findings"),
+        ("\udcff", "is no list of findings"),
+    ],
+)
+def test_a_file_of_something_else(text: str, said: str | None, tmp_path: Path, cli: Cli) -> None:
+    (tmp_path / "file").write_bytes(text.encode(errors="surrogateescape"))
+    answer = cli("--store", imported("small", "clean"), "doctor", "--since", tmp_path / "file")
+    if said is None:  # nothing was found then
+        assert answer.stdout.splitlines()[1].endswith(" 13 new, 0 unchanged")
+    else:
+        assert answer.exit_code == 2
+        assert said in answer.stderr
+        assert "pulsar-admin doctor -o json" in answer.stderr
+
+
+def test_a_file_of_another_version(tmp_path: Path, cli: Cli) -> None:
+    """A code that this version does not look for is not gone, and keys that it does not write are not missed."""
+    row = {"severity": "warning", "code": "told-by-another-version", "where": "x", "message": "y", "later": 1}
+    (tmp_path / "file").write_text(json.dumps([row | {"where": f"x{place}"} for place in range(12)]))
+    found = cli("--store", imported("small", "clean"), "doctor", "--since", tmp_path / "file", "-o", "json").json
+    assert [one["change"] for one in found if one["code"] == row["code"]] == ["not-seen"] * 11  # ten, and the rest
+
+
+def test_in_an_empty_store_nothing_is_gone(tmp_path: Path, cli: Cli) -> None:
+    assert cli("--store", tmp_path / "s", "store", "init").exit_code == 0
+    found = cli("--store", tmp_path / "s", "doctor", "--since", imported("small", "clean"), "-o", "json").json
+    assert {one["change"] for one in found} == {"not-seen"}
+    nothing = cli("--store", tmp_path / "s", "doctor", "--severity", "note").stdout
+    assert nothing.endswith("\nNothing of this kind was found.\n")
+
+
 def test_the_codes_are_known() -> None:
     assert set(RULES_BY_CODE) >= BLIND | BLIND_PLACES | DEEP | FILES | UNREAD
 
