@@ -18,7 +18,7 @@ from pulsar_admin.store.transfer import imports
 from tests.conftest import Cli
 from tests.deep import deep_but_for
 from tests.reading_zookeeper import last_time_of
-from tests.stores import copied, imported, read_rows
+from tests.stores import copied, imported, read_rows, write_rows
 from tests.worlds import scratch_copy, world
 
 HOUR = 3_600_000
@@ -185,3 +185,13 @@ def test_an_import_a_moment_ago_from_a_disk_in_use_is_not_asked_about(cli: Cli, 
         opened.write(lambda txn: txn.put("state", b"as-of", f"{moment} live".encode()))
     done = cli("--store", store, "topics", "expire", STEADY, "-s", "expire-me", "-t", "2h", "-o", "json")
     assert (done.exit_code, done.json["after"]["backlogEntries"]) == (0, 0), done.stderr
+
+
+def test_an_older_stores_refresh_finds_it(cli: Cli, small: Path, tmp_path: Path) -> None:
+    store = tmp_path / "s"
+    bring(cli, small, store)
+    write_rows(store, lambda txn: txn.delete("state", b"as-of"))
+    said = cli("--store", store, "overview", "--no-check").stdout.splitlines()[0]
+    assert said.endswith(", by the clock: the time of this copy is unknown")
+    assert cli("--store", store, "store", "refresh", "--quiet").exit_code == 0
+    assert as_of(store) == AsOf(SMALL_MS, "metadata")

@@ -1,5 +1,6 @@
 """``store import cluster`` and ``store add``: a recorded cluster's disks under other names, in parts, and what cannot be one cluster's."""
 
+import json
 import re
 import shlex
 import shutil
@@ -512,3 +513,16 @@ def test_disks_that_cannot_be_fetched(disks: Path, tmp_path: Path, cli: Cli) -> 
         assert answer.exit_code in (2, 5, 6)
         assert re.search(text, answer.stderr, re.DOTALL), answer.stderr
         assert not (tmp_path / "s").exists()
+
+
+def test_of_a_bookie_in_doubt_nothing_is_said_to_be_missing(disks: Path, tmp_path: Path, cli: Cli) -> None:
+    path, doubtful = tmp_path / "s", _with_cookie(disks, 2, "/pulsar-c4/data/bookkeeper1", "/elsewhere")
+    words = [word for number in (1, 3) for word in ("--bookie", bookie(disks, number))]
+    words += ["--zookeeper", disks / "zk", "--bookie", doubtful]
+    assert cli("--store", path, "store", "import", "cluster", *words).exit_code == 1
+    rows = json.loads(cli("--store", path, "ledgers", "underreplicated", "-o", "json").stdout)
+    assert {row["short"] for row in rows} == {0}
+    assert {(found["bookie"], found["imported"], found["missing"]) for row in rows for found in row["bookies"]} == {
+        ("bk1test", False, 0)
+    }
+    assert "copies-missing" not in cli("--store", path, "store", "check").stdout

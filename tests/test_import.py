@@ -29,7 +29,7 @@ from tests.conftest import Cli
 from tests.cures.curing import diagnoses, run_printed
 from tests.deep import deep_but_for
 from tests.locking import locked
-from tests.stores import import_standalone, imported, read_rows
+from tests.stores import apply_values, import_standalone, imported, read_rows
 from tests.worlds import GOLDEN, STATES, WORLD_NAMES, assert_unchanged, copy_tree, scratch_copy, unpack, world
 from tests.zookeeper_files import read_zookeeper_nodes
 
@@ -389,3 +389,14 @@ def test_an_import_without_journals_says_what_may_be_missing(tmp_path: Path, cli
     assert cli("--store", tmp_path / "s", "store", "info", "-o", "json").json["entries"] == 3346
     check = cli("--store", tmp_path / "s", "store", "check", "-o", "json")
     assert [row for row in check.json if row["code"] == "journal-absent"] == []
+
+
+def test_a_ledger_of_a_newer_version_is_imported(tmp_path: Path) -> None:
+    source = scratch_copy("small", "clean", tmp_path)
+    with open_store(imported("small", "clean")) as store, store.read() as txn:
+        path = next(node.path for node in iter_nodes(txn, "/ledgers/00/"))
+        value = find_node(txn, path).value.replace(b"Version\t3\n", b"Version\t4\n")  # type: ignore[union-attr]
+    apply_values(source / "metadata", {path.encode(): encode_value(NodeStat(0, 0, 1, 1, False), value)})
+    import_into(tmp_path / "new", source)
+    with open_store(tmp_path / "new") as store, store.read() as txn:
+        assert find_node(txn, path).value == value  # type: ignore[union-attr]

@@ -192,3 +192,10 @@ def test_a_value_that_nobody_understands_hides_no_other_managed_ledger(tmp_path:
 def test_a_claim_that_is_no_name_hides_no_other() -> None:
     claims = {COMPACTED_TOPIC: b"://", BUCKET_TOPIC: b"a/b/persistent/t"}
     assert [*claimed_paths(claims)] == ["/managed-ledgers/a/b/persistent/t"]
+
+
+def test_nothing_is_called_leaked_or_lost(cli: Cli) -> None:
+    path = imported(WORLD, "clean")
+    assert cli("--store", path, "store", "check", "--deep").exit_code == 0
+    found = {row["code"] for row in cli("--store", path, "doctor", "-o", "jsonl").json_lines}
+    assert found == {"ledgers-gone", "dead-bytes-kept"}

@@ -371,3 +371,14 @@ def test_all_versions_of_a_schema(tmp_path: Path, cli: Cli) -> None:
     assert "no version is left" in done.stdout
     with open_store(path) as store, store.read() as txn:
         assert find_node(txn, AVRO.schema_path) is None
+
+
+def test_lost_events_name_the_topics_whose_policies_they_were(tmp_path: Path, cli: Cli) -> None:
+    path = copied("small", "clean", tmp_path)
+    for topic, seconds in ((PLAIN, 100), ("public/default/batched", 200)):
+        assert cli.on(path, f"topics set-message-ttl {topic} -t {seconds}").exit_code == 0
+    events = "public/default/__change_events"
+    done = cli.done("--store", path, "ledgers", "forget", *ledgers_of(path, events), "--force")
+    for topic in (PLAIN, "public/default/batched"):
+        assert f"persistent://{topic}" in done.stdout
+        assert cli.on(path, f"topics get-message-ttl {topic}").stdout.strip() == "null"

@@ -215,3 +215,11 @@ def test_no_statement_is_told(text: str, cli: Cli) -> None:
     found = cli("--store", imported("small", "clean"), "sql", text)
     assert (found.exit_code, found.stdout) == (2, "")
     assert found.stderr.startswith("error: there is no statement")
+
+
+def test_entries_that_are_gone_are_said_to_be_missing(cli: Cli) -> None:
+    """The answer is of what is there, and the exit code says that something was not."""
+    store = imported("small", "crashed")
+    found = cli("--store", store, "sql", "select count(*) n from messages", "-o", "json")
+    missing = cli("--store", store, "ledgers", "missing", "-o", "json").json
+    assert found.exit_code == (1 if missing else 0), found.stderr

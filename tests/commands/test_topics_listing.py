@@ -8,9 +8,9 @@ import pytest
 
 from pulsar_admin.store.db.tree import tree_key
 from pulsar_admin.store.errors import TenantNotFound
-from pulsar_admin.store.names import encode_name, in_hash_order, parse_namespace
+from pulsar_admin.store.names import encode_name, in_hash_order, parse_namespace, parse_topic
 from tests.conftest import Cli
-from tests.stores import imported, write_rows
+from tests.stores import copied, imported, put_node, write_rows
 from tests.worlds import WORLD_NAMES, asked_topics, oracle
 
 
@@ -145,3 +145,12 @@ def test_every_topic_has_the_brokers_numbers(world: str, cli: Cli) -> None:
                 assert text_of(cursors[name]["markDelete"]) == cursor["markDeletePosition"]
                 assert cursors[name]["ackRanges"] == cursor["totalNonContiguousDeletedMessagesRange"]
     assert compared > 10
+
+
+def test_an_unreadable_cursor_is_told_and_the_rest_is_shown(cli: Cli, tmp_path: Path, damages_stores: None) -> None:
+    store = copied("small", "clean", tmp_path)
+    put_node(store, parse_topic("public/default/plain").cursor_path("half"), b"\xff\xff")
+    result = cli.on(store, f"topics describe public/default/plain --now {NOW}").ends(1, "half")
+    assert "never" in result.stdout
+    assert "\nhalf" not in result.stdout
+    assert "the last" not in result.stdout  # all its ledgers are shown

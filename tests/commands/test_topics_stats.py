@@ -11,13 +11,13 @@ from pulsar_admin.store.codec.managedledger import LedgerInfo, ManagedLedger, en
 from pulsar_admin.store.codec.rocksvalue import NodeStat
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.db.own_ledgers import OwnLedgers, put_own_ledgers
-from pulsar_admin.store.db.tree import Node, put_nodes
+from pulsar_admin.store.db.tree import Node, put_nodes, read_node
 from pulsar_admin.store.names import Position, parse_topic
 from pulsar_admin.store.reports.overview import read_newest_ms
 from pulsar_admin.store.reports.stats import _earliest
 from tests.conftest import Cli
 from tests.cures.curing import put_values
-from tests.stores import imported, lose_nodes, put_node, write_rows
+from tests.stores import imported, lose_nodes, put_node, read_store, write_rows
 from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store
 from tests.worlds import CLUSTER, WORLD_NAMES, oracle
 
@@ -397,3 +397,12 @@ def test_the_newest_entry_is_of_a_ledger_that_a_broker_wrote(tmp_path: Path) -> 
                 found = read_newest_ms(txn)
         told[own] = None if found is None else (found - CREATED_MS) // 1_000
     assert told == {(10, 10): 2, (10, 12): 2, (11, 13): 0, (12, 13): 1, (10, 13): None, (13, 14): 2}
+
+
+def test_a_damaged_topic_is_an_error(cli: Cli, store: Path) -> None:
+    path = parse_topic("public/default/plain").path
+    value = read_store(store, lambda reader: read_node(reader.txn, path).value)
+    put_values(store, {path: value[:-1]})
+    result = cli.on(store, "topics stats-internal public/default/plain -o json").fails(6, "metadata-corrupt")
+    result = cli.on(store, "topics stats-internal --pattern public/default/* -o json")
+    assert (result.exit_code, len(result.json), result.error["code"]) == (1, 9, "metadata-corrupt")

@@ -316,3 +316,12 @@ def test_the_script_for_cron(stores: tuple[Path, Path], tmp_path: Path) -> None:
     assert "last.json cannot be read" in night(stores[0])
     assert night(stores[0]) == ""
     assert "\nnew warning delay-beyond-ttl: " in night(stores[1])
+
+
+def test_of_a_topic_that_cannot_be_read_nothing_is_gone() -> None:
+    before = [one("clock-ahead", f"{T}c", topic=f"{T}c"), one("clock-ahead", f"{T}d", topic=f"{T}d")]
+    assert changes(before, [one("topic-unreadable", f"{T}c")])[1:] == [
+        ("not-seen", "clock-ahead", f"{T}c"),
+        ("gone", "clock-ahead", f"{T}d"),
+    ]
+    assert {change for change, *_ in changes(before, [one("metadata-incomplete", "x")])} == {"new", "not-seen"}

@@ -130,3 +130,9 @@ def test_a_report_of_each_kind_reads_back(kind: type[plans.ChangePart], document
     assert type(part) is kind
     assert not part.more
     assert json.dumps(part.as_json()) == json.dumps(document)
+
+
+def test_a_key_of_another_version_stays() -> None:
+    part = plans.decode_part({"before": None, "after": {}, "colour": "red"})
+    assert part.as_json() == {"before": None, "after": {}, "colour": "red"}
+    assert part.undone().as_json() == {"before": {}, "after": None, "colour": "red"}

@@ -16,8 +16,9 @@ from pulsar_admin.store.recovery.chains import LedgerGroup
 from pulsar_admin.store.recovery.from_ledgers import Sources
 from pulsar_admin.store.recovery.rolling import plan_lost_and_found
 from tests.conftest import Cli
+from tests.deep import deep_but_for
 from tests.stores import copied, imported, lose_nodes, put_back, put_node, write_rows
-from tests.worlds import CLUSTER, world
+from tests.worlds import CLUSTER, STATES, world
 
 PLAIN = "/managed-ledgers/public/default/persistent/plain"
 pytestmark = pytest.mark.usefixtures("damages_stores")
@@ -126,3 +127,18 @@ def test_a_topic_that_cannot_be_decoded_is_listed_at_level_a(cli: Cli, tmp_path:
     after, said = dry(cli, store, "--level", "A")
     assert (after["level"], after["passedOver"]) == (None, [PLAIN])
     assert (PLAIN in said, "everything that they name exists" in said) == (True, False)
+
+
+@deep_but_for((2,), "state", STATES)
+@pytest.mark.parametrize("name", ["small", "nometa", CLUSTER])
+def test_a_sound_cluster_gets_nothing_though_its_newest_ledgers_were_deleted(
+    name: str, state: str, cli: Cli, tmp_path: Path
+) -> None:
+    """Not the largest ledger that is listed says which are younger: the id that comes next does."""
+    store = copied(name, state, tmp_path)
+    rows = cli("--store", store, "ledgers", "list", "-o", "jsonl").json_lines
+    newest = max((row for row in rows if row["owners"] and row["entries"]), key=lambda row: row["ledgerId"])
+    topic = newest["owners"][0]["topic"]
+    assert cli("--store", store, "topics", "delete", topic, "--force", "-y").exit_code == 0
+    after, _ = dry(cli, store)
+    assert after["level"] is None

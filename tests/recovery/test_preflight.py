@@ -456,3 +456,14 @@ def test_why_ledgers_go(
     known = replace(read_known("zk", [(ledger_path(one), b"") for one in nodes], next_id), instance_id=instance_id)
     (found,) = read_preflight(known, [bookie]).bookies
     assert {reason: share.ledgers for reason, share in found.reasons.items()} == reasons
+
+
+def test_directories_for_the_index_alone_that_have_none_lost_it(tmp_path: Path) -> None:
+    """As ``KeyValueStorageRocksDB``, which creates them empty; of ``InterleavedLedgerStorage`` there are files."""
+    (tmp_path / "index").mkdir()
+    bookie = replace(a_bookie(tmp_path, None, None), index_dirs=(tmp_path / "index",))
+    (bookie.ledger_dirs[0] / "0.log").write_bytes(bytes(1024))
+    kinds = [fact.kind for fact in iter_bookie_facts(bookie, None, thorough=False)]
+    assert kinds == [Start.NO_LEDGERS, Start.NO_LOCATIONS]
+    (tmp_path / "index" / "0").mkdir()
+    assert [*iter_bookie_facts(bookie, None, thorough=False)] == []

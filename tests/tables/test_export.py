@@ -341,3 +341,10 @@ def test_a_topic_whose_name_is_empty(how: list[str], tmp_path: Path, cli: Cli) -
     if not how:
         assert cli("--tables", tmp_path / "tables", "sql", count, "-o", "json").json == [{"n": 300}]
     assert cli("--store", store, "sql", count, "-o", "json").json == [{"n": 300}]
+
+
+def test_of_another_state_of_the_same_cluster_the_newer_export_counts(tmp_path: Path, cli: Cli) -> None:
+    for state in ("clean", "crashed"):
+        arguments = ("store", "export", "tables", tmp_path / "tables", "--only", "entries")
+        assert cli("--store", imported("small", state), *arguments).exit_code == 0
+    assert len(table_of(tmp_path / "tables", "entries")) == len(held(world("small") / "crashed"))
