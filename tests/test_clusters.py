@@ -526,3 +526,14 @@ def test_of_a_bookie_in_doubt_nothing_is_said_to_be_missing(disks: Path, tmp_pat
         ("bk1test", False, 0)
     }
     assert "copies-missing" not in cli("--store", path, "store", "check").stdout
+
+
+@pytest.mark.parametrize("case", ["other instance", "one id twice", "unknown version", "no logs"])
+def test_what_cannot_be_added_leaves_the_store_as_it_is(case: str, disks: Path, tmp_path: Path, cli: Cli) -> None:
+    path, parts = tmp_path / "s", ("--zookeeper", disks / "zk", "--bookie", bookie(disks, 3))
+    assert cli("--store", path, "store", "import", "cluster", *parts).exit_code == 0
+    words = [word for word in damaged(case, disks) if word != "--bookie"]
+    before = content(path), digest_of(path / "store.json")
+    answer = cli("--store", path, "store", "add", "bookie", *words)
+    assert answer.exit_code in (3, 5, 7)
+    assert (content(path), digest_of(path / "store.json")) == before

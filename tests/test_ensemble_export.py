@@ -273,3 +273,21 @@ def test_an_owner_of_no_range_may_hold_every_topic() -> None:
     }
     halves = [held.pop("0x00000000_0x80000000"), held.pop("0x80000000_0xffffffff")]
     assert (sorted(halves), {*held.values()}) == ([False, True], {True})
+
+
+def test_nobody_is_asked_nothing_is_written(store: Path, cli: Cli) -> None:
+    change(cli, store, SKIP)
+    with FakeZooKeeper(nodes_of(imported("small", "clean"))) as server:
+        answer = cli(*export(store, server, "-q"))
+        assert "this cannot be undone: 1 metadata node of" in answer.error["message"]
+        assert not server.multis
+
+
+def test_undo_and_a_second_export_bring_the_values_back(store: Path, cli: Cli) -> None:
+    with FakeZooKeeper(nodes_of(store)) as server:
+        before = {path: value for path, (value, _) in state(server).items()}
+        change(cli, store, *CHANGES)
+        assert cli(*export(store, server)).exit_code == 0
+        change(cli, store, *(f"store undo {number}" for number in (4, 3, 2, 1)))
+        assert cli(*export(store, server)).exit_code == 0
+        assert {path: value for path, (value, _) in state(server).items()} == before

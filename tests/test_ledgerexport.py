@@ -116,3 +116,25 @@ def test_entry_logs_that_are_full_are_followed_by_the_next_number(
     monkeypatch.setattr("pulsar_admin.store.transfer.ledger_export.LOG_LIMIT_BYTES", full_bytes)
     assert cli("--store", store, "store", "export", "standalone", again).exit_code == 0
     assert (again / "bookkeeper" / "current" / made[0]).read_bytes() == first
+
+
+def test_in_place_twice(tmp_path: Path, cli: Cli) -> None:
+    """Each export brings what is new since the last; an undone ledger goes again."""
+    data = scratch_copy("small", "clean", tmp_path)
+    store = tmp_path / "store"
+    cli("--store", store, "store", "import", "standalone", data)
+    export = ("--store", store, "store", "export", "standalone", data, "--in-place", "--yes", "-o", "json")
+    first = cli("--store", store, "compaction", "run", BATCHED, "--from-start", "-o", "json").json
+    assert [row["ledgerId"] for row in cli(*export).json["ledgers"]] == [first["after"]["compactedLedger"]]
+    assert cli(*export).json["ledgers"] == []
+    second = cli("--store", store, "compaction", "run", SINGLE, "--from-start", "-o", "json").json
+    assert [row["ledgerId"] for row in cli(*export).json["ledgers"]] == [second["after"]["compactedLedger"]]
+    cli("--store", store, "store", "undo", first["change"])
+    report = cli(*export).json
+    assert report["ledgers"] == []
+    assert {row["action"] for row in report["nodes"] if row["path"].startswith("/ledgers")} == {"delete", "create"}
+    again = tmp_path / "again"
+    assert cli("--store", again, "store", "import", "standalone", data).exit_code == 0
+    for topic in (BATCHED, SINGLE):
+        answers = [cli("--store", path, "compaction", "read", topic, "-o", "jsonl").stdout for path in (store, again)]
+        assert answers[0] == answers[1]

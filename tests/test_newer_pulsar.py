@@ -199,3 +199,21 @@ def test_nothing_is_called_leaked_or_lost(cli: Cli) -> None:
     assert cli("--store", path, "store", "check", "--deep").exit_code == 0
     found = {row["code"] for row in cli("--store", path, "doctor", "-o", "jsonl").json_lines}
     assert found == {"ledgers-gone", "dead-bytes-kept"}
+
+
+@pytest.mark.parametrize(
+    "ledger", [3, 4, 26, 27, 28, 31, 32, 33, 34, 35]
+)  # of the world's nodes, by Pulsar's own protobuf
+def test_no_ledger_of_a_segment_is_deleted_or_forgotten(ledger: int, cli: Cli) -> None:
+    path = imported(WORLD, "clean")
+    for words in (("delete", ledger, "--force"), ("forget", ledger, "--force")):
+        cli("--store", path, "ledgers", *words, "--dry-run").ends(3, "segment://acme/n/")
+
+
+def test_every_way_of_asking_agrees() -> None:
+    """The owners of a store, and what a metadata store alone names."""
+    with open_store(imported(WORLD, "clean")) as store, store.read() as txn:
+        known = read_known("test", ((node.path, node.value) for node in iter_nodes(txn, "/")))
+        owned = {int.from_bytes(key, "big", signed=True) for key, _ in txn.items("owners")}
+    assert set(known.names.ledgers.tolist()) == owned
+    assert known.unknown_trees == ()

@@ -14,8 +14,10 @@ import pytest
 import pulsar_admin as pa
 from pulsar_admin.store.codec.offload import decode_offload_index, iter_block_entries
 from pulsar_admin.store.codec.sequencefile import iter_map_file
+from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.errors import EntryLogCorrupt, StoreError, Unsupported
 from pulsar_admin.store.sources.objects import find_offloaded, open_objects
+from pulsar_admin.store.transfer.offloads import add_offload, plan_offload
 from tests.conftest import Cli
 from tests.spark.servers import free_port, wait_for
 from tests.worlds import oracle, world
@@ -236,3 +238,15 @@ def test_a_sequence_file_by_records() -> None:
         list(iter_map_file(raw.replace(b"\x21org.apache.hadoop.io.Long", b"\x20org.apache.hadoop.io.Int"), "data"))
     with pytest.raises(EntryLogCorrupt):
         list(iter_map_file(raw.replace(struct.pack(">i", -1) + mark, struct.pack(">i", -1) + bytes(16)), "data"))
+
+
+def test_what_another_process_brought_meanwhile_is_not_written_again(cli: Cli, store: Path) -> None:
+    place = world("offloaded") / "objects"
+    with open_store(store) as opened:
+        plan = plan_offload(opened, str(place), open_objects(str(place)))
+    assert _add(cli, store, place) == 1
+    files = sorted((store / "entries").iterdir())
+    with open_store(store, writable=True) as opened:
+        late = add_offload(opened, plan, 0)
+    assert (late.ledgers, late.entries, late.here) == (0, 0, 4)
+    assert sorted((store / "entries").iterdir()) == files

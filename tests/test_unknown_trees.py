@@ -6,6 +6,8 @@ import pytest
 
 from pulsar_admin import Refused, reclaim
 from pulsar_admin.store.codec.rocksvalue import NodeStat, encode_value
+from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.db.tree import read_node
 from tests.conftest import Cli
 from tests.cures.curing import put_values
 from tests.reclaiming import half_dead_bookie
@@ -103,3 +105,12 @@ def test_info_and_overview_name_them(store: Path, cli: Cli) -> None:
         assert words in text
         found = cli("--store", store, *command, "-o", "json").json["unknownTrees"]
         assert {row["path"]: row["nodes"] for row in found} == {"/brokers": 1, "/topics": 2, "/txn": 1, "/widgets": 1}
+
+
+def test_topics_that_are_known_change_as_ever(store: Path, cli: Cli) -> None:
+    """And what is not known stays as it was, byte for byte."""
+    topic = "public/default/plain"
+    for words in (("reset-cursor", topic, "-s", "half", "-m", "earliest"), ("terminate", topic), ("truncate", topic)):
+        cli.done("--store", store, "topics", *words)
+    with open_store(store) as opened, opened.read() as txn:
+        assert {path: read_node(txn, path).value for path in _NODES} == _NODES

@@ -1,5 +1,6 @@
 """Values of a newer version inside of known trees: named once, kept byte for byte, never taken for damage, loss or a leak."""
 
+import json
 import struct
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -249,3 +250,36 @@ def entries(tmp_path: Path) -> Path:
 def test_markers_of_an_unknown_type_are_the_brokers_own(entries: Path, cli: Cli) -> None:
     rows = cli("--store", entries, "topics", "read", "t", "--markers", "-o", "jsonl").json_lines
     assert [row["markerType"] for row in rows if "markerType" in row] == ["99", "99"]
+
+
+@pytest.mark.parametrize("kind", ["topic", "version of ledger metadata", "compression", "bundles"])
+def test_it_stays_when_what_is_beside_it_changes(kind: str, tmp_path: Path, cli: Cli) -> None:
+    name, make, _ = KINDS[kind]
+    path = copied("small", "clean", tmp_path)
+    change(path, (name, make))
+    before = value_of(path, name)
+    for words in (
+        ("topics", "create-subscription", "public/default/json", "-s", "new"),
+        ("topics", "reset-cursor", "public/default/json", "-s", "new", "-m", "earliest"),
+        ("topics", "terminate", "public/default/json"),
+        ("namespaces", "set-message-ttl", "acme/orders", "--messageTTL", "100"),
+        ("topics", "delete", "public/default/batched", "--force", "-y"),
+    ):
+        cli.done("--store", path, *words)
+    assert value_of(path, name) == before
+
+
+def test_it_stays_when_the_node_itself_changes(tmp_path: Path, cli: Cli) -> None:
+    path = narrow_copy(tmp_path)
+    kinds = ("topic", "cursor", "version of a schema", "policies", "ledger of a topic")
+    change(path, *(KINDS[kind][:2] for kind in kinds))
+    for words in (
+        ("topics", "terminate", "public/default/plain"),
+        ("topics", "reset-cursor", "public/default/plain", "-s", "half", "-m", "earliest"),
+        ("namespaces", "set-message-ttl", "public/default", "--messageTTL", "100"),
+    ):
+        cli.done("--store", path, *words)
+    assert value_of(path, PLAIN).count(FIELD) == 2
+    assert value_of(path, f"{PLAIN}/half").count(FIELD) == 1
+    policies = json.loads(value_of(path, "/admin/policies/public/default"))
+    assert (policies["aNewKey"], policies["another"], policies["message_ttl_in_seconds"]) == ({"ä": 1500.0}, [], 100)

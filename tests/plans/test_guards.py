@@ -238,3 +238,28 @@ def test_no_log_of_transactions_ends(topic: str, verb: str, store: Path, cli: Cl
     if verb == "delete":
         assert "--force" in refused.error["hint"]
         assert cli.on(store, f"topics {verb} {topic} --force").exit_code == 0
+
+
+def test_truncate_keeps_what_a_broker_writes_again(tmp_path: Path, cli: Cli) -> None:
+    info = CursorInfo(-1, Position(10, 0), properties={"p": 7})
+    ledgers = [[Made(CREATED_MS)], [Made(CREATED_MS)]]
+    store = made_store(tmp_path, {T: MadeTopic(ledgers, cursors={"pulsar.dedup": info})})
+    done = cli.on(store, f"topics truncate {T} -y -o json")
+    assert not any(part.get("warnings") for part in done.json)
+    with open_store(store) as opened, opened.read() as txn:
+        path = parse_topic(T).cursor_path("pulsar.dedup")
+        found = decode_cursor_info(read_node(txn, path).value, path)
+        assert (found.mark_delete, dict(found.properties)) == (Position(11, 0), {"p": 7})
+
+
+def test_a_topic_goes_with_its_log_of_pending_acks(tmp_path: Path, cli: Cli) -> None:
+    ledgers = [[Made(CREATED_MS)]]
+    store = made_store(
+        tmp_path,
+        {
+            "a/b/t": MadeTopic(ledgers, cursors={"sub": CursorInfo(-1, Position(10, -1))}),
+            PENDING_ACKS: MadeTopic(ledgers),
+        },
+    )
+    assert cli.on(store, "topics delete a/b/t").exit_code == 0
+    assert cli.on(store, f"topics stats {PENDING_ACKS}").exit_code == 5

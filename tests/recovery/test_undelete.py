@@ -23,6 +23,7 @@ from pulsar_admin.store.recovery.restore import Restoring, Undelete, keep_of, re
 from pulsar_admin.store.transfer.imports import ImportOptions
 from tests.api.test_plans import shown_of
 from tests.conftest import Cli
+from tests.deep import deep_but_for
 from tests.recovery.written import entries_of, writes_of
 from tests.stores import NOW_MS, apply_values, copied, import_standalone, lose_nodes
 from tests.worlds import CLUSTER, oracle, scratch_copy, world
@@ -354,3 +355,25 @@ def test_partitions_of_which_nothing_comes_back(cli: Cli, tmp_path: Path) -> Non
     result = cli("--store", store, "topics", "undelete", "acme/orders/parts", DOOMED)
     assert "nothing of persistent://acme/orders/parts-partition-2 can be restored" in result.stdout
     assert len(messages_of(cli, store, f"{DOOMED}-restored")) == 300
+
+
+@deep_but_for((0, 1), "version", [2, 4, 5])
+def test_a_topic_as_it_was(cli: Cli, tmp_path: Path, version: int) -> None:
+    """As of three of its versions: 115 and 117; all five, none trimmed yet; trimmed."""
+    store = copied(CLUSTER, "crashed", tmp_path)
+    time_ms, ids = lists_of(TRIMMED)[version]
+    cli("--store", store, "topics", "undelete", TRIMMED, "--in-place")
+    rows = cli("--store", store, "topics", "read", TRIMMED, "-o", "jsonl").json_lines
+    cli("--store", store, "store", "undo", "1")
+    then = [row["sha1"] for row in rows if row["ledgerId"] in ids and row["brokerTime"] <= time_ms]
+    assert then
+    report = cli("--store", store, "-o", "json", "topics", "restore", TRIMMED, "--at", str(time_ms)).json[0]
+    assert report["after"]["entries"] == len(then)
+    found = cli("--store", store, "topics", "read", f"{TRIMMED}-restored", "-o", "jsonl").json_lines
+    assert [row["sha1"] for row in found] == then
+    kept = {one for one in ids if one < 119}  # the others are the topic's still
+    assert {row["ledgerId"] for row in found} & set(range(1000)) <= kept
+    assert messages_of(cli, store, TRIMMED).keys() == {(row["ledgerId"], row["entryId"]) for row in rows[120:]}
+    assert backlog(cli, store, f"{TRIMMED}-restored", "s") >= 0
+    cli("--store", store, "store", "undo", "3")
+    assert cli("--store", store, "topics", "stats", f"{TRIMMED}-restored").exit_code == 5
