@@ -284,6 +284,30 @@ def test_nodes_are_read_from_the_source_again(in_key: bool, tmp_path: Path, cli:
 
 
 @pytest.mark.usefixtures("damages_stores")
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/ledgers/INSTANCEID",
+        "/ledgers/cookies/",
+        "/ledgers/00/0000/L0046",
+        "/schemas/public/default/json",
+    ],
+)
+def test_what_is_printed_for_an_altered_node_and_what_follows_from_it_mends_it(
+    path: str, tmp_path: Path, cli: Cli
+) -> None:
+    store = narrow_copy(tmp_path)
+    row = next(row for row in raw_rows(store) if row.database == "tree" and row.key.startswith(path.encode()))
+    alter(store, row, len(row.value) - 1, 0)
+    follow = {"node-rows-altered", "owners-differ", "topic-unreadable", "bookie-cookie-refused"}
+    found = {row["code"]: last_command(row["mend"]) for row in cli.rows(store, "doctor") if row["code"] in follow}
+    assert {tuple(words) for words in found.values()} == {("store", "refresh")}
+    cli.on(store, "store refresh --dry-run").ends(0)
+    cli.on(store, "store refresh").ends(0, "1 node read from the source again")
+    assert not [row for row in cli.rows(store, "doctor") if row["code"] in follow]
+
+
+@pytest.mark.usefixtures("damages_stores")
 @pytest.mark.parametrize("in_key", [False, True], ids=["value", "key"])
 def test_a_changed_node_is_not_taken_from_the_source(in_key: bool, tmp_path: Path, cli: Cli) -> None:
     store = narrow_copy(tmp_path)

@@ -394,6 +394,10 @@ class _RowsReplaced(Txn):
         self._rows = rows
         self._keys = sorted(key for key, value in rows.items() if value is not None)
 
+    def _tell_altered(self, database: str, key: bytes, *what: str) -> None:
+        if database != self._database or key not in self._rows:
+            super()._tell_altered(database, key, *what)
+
     def view(self, database: str, key: bytes) -> memoryview | None:
         if database != self._database or key not in self._rows:
             return super().view(database, key)

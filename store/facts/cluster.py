@@ -171,9 +171,12 @@ class ClusterFacts:
         from pulsar_admin.store.facts import starts  # brings numpy
 
         info, registered, layout = self.store.info, None, None
+        altered: list[bytes] = []
         with suppress(IndexCorrupt):  # the sweep over nodes tells
-            registered = starts.read_registered(self.reader.txn) if self.has_metadata else None
+            with self.reader.txn.noting_altered(altered):
+                registered = starts.read_registered(self.reader.txn) if self.has_metadata else None
             layout = find_node(self.reader.txn, LAYOUT)
+        registered = None if altered else registered
         fact = starts.find_layout_fact(None if layout is None else layout.value)
         if fact is not None:
             yield fact

@@ -249,9 +249,13 @@ def _check_owners(facts: ClusterFacts) -> Iterator[Finding]:
         return
     try:
         for ledger_id, wanted, stored in list(iter_wrong_owners(txn, references)):
+            # The references of an altered node are unknown, and no rebuild reads it again.
+            is_altered = any(altered.database == "tree" for altered in facts.altered_rows)
             yield OWNERS_DIFFER.at(
                 f"ledger {ledger_id}",
                 f"expected owners: {listed(sorted(map(str, wanted)), 5) or 'none'}; found: {listed(sorted(map(str, stored)), 5) or 'none'}",
+                "",
+                "pulsar-admin store refresh" if is_altered else None,
                 ledgerId=ledger_id,
             )
     except StoreError as error:

@@ -198,7 +198,8 @@ def _judge_topic(facts: TopicFacts) -> Iterator[Finding]:
 
 def mend_row(error: errors.IndexCorrupt) -> str:
     """Return the command that makes a damaged row of the store anew."""
-    return "pulsar-admin store refresh" if error.message.startswith(ROW_OF_NODE) else REBUILD
+    is_node = error.message.startswith(ROW_OF_NODE) or error.context.get("database") == "tree"
+    return "pulsar-admin store refresh" if is_node else REBUILD
 
 
 def _damaged_ledger(txn: Txn, topic: Topic, cursor_name: str) -> int | None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from functools import partial
 from itertools import chain
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, assert_never
 
 from msgspec import Struct
@@ -50,11 +51,11 @@ class Survey(Struct, frozen=True):
         )
 
 
-def survey_files(store: Store, layout: Layout) -> Survey:
-    """Compare the files of a layout with the store's catalogue; reads no entries."""
+def survey_files(store: Store, layout: Layout, nodes: Mapping[bytes, bytes | None] = MappingProxyType({})) -> Survey:
+    """Compare the files of a layout with the store's catalogue; reads no entries. ``nodes``: metadata rows that have other values."""
     with store.read() as txn:
         known = {log.origin: log for log in iter_logs(txn) if log.origin}
-        strangers = find_strangers(txn, layout.bookies)
+        strangers = find_strangers(txn.with_rows("tree", nodes) if nodes else txn, layout.bookies)
         files = {str(file.path.resolve()): file for file in files_of(layout.bookies, strangers)}
         named = {
             origin: replace(log, bookie=files[origin].bookie_id)

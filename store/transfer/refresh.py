@@ -170,7 +170,7 @@ def preview_refresh(store: Store, warn: imports.Warn) -> RefreshPreview:
     """Return what ``refresh_store`` would read; raises what it raises before it writes."""
     if (store.path / REMOTE).exists():
         warn("URLs are listed by a refresh alone: logs that are new or longer there do not count here")
-    survey = survey_files(store, cluster.read_stored_layout(store.info))
+    survey = _survey(store)
     lost, elsewhere = _find_lost(store, survey)
     return RefreshPreview(
         str(store.path),
@@ -191,7 +191,17 @@ def prepare_refresh(store: Store) -> int:
         from pulsar_admin.store.transfer.fetching import list_again  # hardly any store has bookies at URLs
 
         list_again(store)
-    return survey_files(store, cluster.read_stored_layout(store.info)).bytes()
+    return _survey(store).bytes()
+
+
+def _survey(store: Store) -> Survey:
+    """Compare the sources' files with the store's catalogue, also where a refresh reads altered nodes again that this needs."""
+    layout = cluster.read_stored_layout(store.info)
+    try:
+        return survey_files(store, layout)
+    except IndexCorrupt:
+        with store.read() as txn:
+            return survey_files(store, layout, read_altered(txn, layout))
 
 
 def refresh_store(
