@@ -296,7 +296,8 @@ class Transactions(Planner):
 
     def coordinators(self) -> Mapping[str, str]:
         """Return by the coordinators' numbers the URL of their cluster: which broker has one, a store does not know."""
-        return self._session.ask(transactions.coordinators)
+        with self._session.reporting() as problems:
+            return self._session.ask(transactions.coordinators, problems)
 
     def stats(self, coordinator: int | None = None) -> Mapping[str, transactions.CoordinatorStats]:
         """Return each coordinator's log, or one's, by coordinator number: open transactions, newest number."""

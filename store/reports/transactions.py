@@ -9,7 +9,7 @@ from pulsar_admin.store.codec.policies import decode_json_object
 from pulsar_admin.store.codec.transactions import OPEN, TxnId
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.tree import find_node
-from pulsar_admin.store.errors import SubscriptionNotFound
+from pulsar_admin.store.errors import StoreError, SubscriptionNotFound
 from pulsar_admin.store.facts.transactions import read_pending_ack_log
 from pulsar_admin.store.model import transactions
 from pulsar_admin.store.model.reader import EntryReader
@@ -105,14 +105,25 @@ class LogStats(Answer, frozen=True):
     managed_ledger_internal_stats: InternalStats
 
 
-def coordinators(txn: Txn) -> dict[str, str]:
-    """Return coordinator id → the URL of the broker's cluster: without running brokers, the coordinator's broker is unknown."""
-    node = find_node(txn, transactions.SYSTEM.policies_path)
-    clusters = [] if node is None else decode_json_object(node.value, node.path).get("replication_clusters") or []
-    nodes = (find_node(txn, f"{_CLUSTERS}{cluster}") for cluster in clusters)
-    urls = (decode_json_object(node.value, node.path).get("brokerServiceUrl") for node in nodes if node is not None)
-    url = next((str(url) for url in urls if url), "")
-    return {str(number): url for number in range(read_partitioned(txn, transactions.ASSIGN).partitions)}
+def coordinators(txn: Txn, problems: list[StoreError]) -> dict[str, str]:
+    """Return coordinator id → the URL of the broker's cluster: without running brokers, the coordinator's broker is unknown.
+
+    ``problems`` gets the errors of nodes that cannot be read. Without their number, the coordinators are those that have a log.
+    """
+    url, numbers = "", transactions.coordinator_ids(txn)
+    try:
+        numbers = [*range(read_partitioned(txn, transactions.ASSIGN).partitions)]
+    except StoreError as error:
+        problems.append(error)
+    try:
+        node = find_node(txn, transactions.SYSTEM.policies_path)
+        clusters = [] if node is None else decode_json_object(node.value, node.path).get("replication_clusters") or []
+        nodes = (find_node(txn, f"{_CLUSTERS}{cluster}") for cluster in clusters)
+        urls = (decode_json_object(node.value, node.path).get("brokerServiceUrl") for node in nodes if node is not None)
+        url = next((str(url) for url in urls if url), "")
+    except StoreError as error:
+        problems.append(error)
+    return {str(number): url for number in numbers}
 
 
 def coordinator_stats(reader: EntryReader, number: int | None) -> dict[str, CoordinatorStats]:

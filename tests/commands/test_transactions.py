@@ -194,6 +194,17 @@ def test_scale(cli: Cli, store: Path) -> None:
     check_undo(cli, store, 2, rows)
 
 
+@pytest.mark.parametrize(
+    "path",
+    ["/admin/partitioned-topics/pulsar/system/persistent/transaction_coordinator_assign", "/admin/clusters/standalone"],
+)
+def test_coordinators_are_listed_beside_a_damaged_node(cli: Cli, store: Path, path: str) -> None:
+    listed = cli.json(store, "transactions coordinators-list")
+    put_node(store, path, b"{")
+    found = cli.on(store, "transactions coordinators-list -o json").ends(1, f"{path} is not JSON")
+    assert found.json.keys() == listed.keys()
+
+
 def test_python_says_what_is_printed(cli: Cli, store: Path) -> None:
     of = "-t tdo/one/txn"
     with pa.open_store(store, writable=True) as opened:
