@@ -67,6 +67,7 @@ def get_metadata(app: App, package_name: str) -> Shown:
     output="The output of a live `pulsar-admin`.",
     errors=[*_READS, errors.AlreadyExists],
     helps={"path": "The file to write, which does not exist yet."},
+    no_preview=True,
 )
 def download(app: App, package_name: str, path: str) -> Shown:
     """Write the content of a package to a file."""

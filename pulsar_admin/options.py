@@ -169,6 +169,7 @@ class Help(Struct, frozen=True):
     output: str
     errors: tuple[type[StoreError], ...]
     no_plan: str = ""
+    no_preview: bool = False
 
 
 def _without_equals(word: str) -> str:
@@ -270,6 +271,8 @@ class Command(TakesGlobals):
             current_app().tell(f"{', '.join(ctx.meta[IGNORED])}: ignored, no broker is asked; --store names the data")
         if any("://" in word for word in ctx.meta[WORDS]):
             self._check_urls(ctx)
+        if given.get("dry_run") and self.details.no_preview:
+            raise click.UsageError("--dry-run: this command writes files and has no preview", ctx)
         if given.get("plan"):
             self._check_plan(ctx)
         wants_spark = any(given.get(name) for name in ("spark", "spark_master", "spark_remote"))
@@ -385,7 +388,8 @@ def command(
     ``examples`` run on the demo store: the words that follow the command, or a whole line; ``changes`` adds --dry-run,
     --plan and --yes. ``uses`` names global options that matter here and are shown in help (``clock``, ``now``, ``tz``;
     ``spark`` also shows --jobs and --memory and allows --spark). Further keywords: ``output`` (text), ``errors``
-    (classes), ``elsewhere`` (examples not run), ``no_plan`` (why --plan is refused and hidden), ``aliases`` (other names).
+    (classes), ``elsewhere`` (examples not run), ``no_plan`` (why --plan is refused and hidden), ``no_preview`` (it
+    writes, and --dry-run is refused), ``aliases`` (other names).
     """
     details = Help(
         path,
@@ -394,6 +398,7 @@ def command(
         output=more.pop("output", ""),
         errors=tuple(more.pop("errors", ())),
         no_plan=more.pop("no_plan", ""),
+        no_preview=more.pop("no_preview", False),
     )
     declare = click.command(path.rpartition(" ")[2], cls=Command, details=details, changes=changes, uses=uses, **more)
     return lambda function: declare(_with_app(function))

@@ -1,5 +1,6 @@
 """At the bound, with 0, with an empty one, and with a good one after a bad one: where most wrong comparisons hide."""
 
+import os
 import re
 import struct
 import tarfile
@@ -28,7 +29,7 @@ from pulsar_admin.commands.store.check import CheckRow
 from pulsar_admin.page.charts import Box
 from pulsar_admin.store.changes.subscriptions import own_ledgers
 from pulsar_admin.store.changes.topics import plan_topic
-from pulsar_admin.store.codec import entrylog, sequencefile
+from pulsar_admin.store.codec import entrylog, offload, sequencefile
 from pulsar_admin.store.codec.buffer import Reader
 from pulsar_admin.store.codec.claims import SCHEMA_KEY, TOPIC_KEY
 from pulsar_admin.store.codec.compression import ZLIB
@@ -54,6 +55,7 @@ from pulsar_admin.store.codec.logscan import Record
 from pulsar_admin.store.codec.managedledger import LedgerInfo, ManagedLedger, encode_managed_ledger
 from pulsar_admin.store.codec.message import decode_message_entry
 from pulsar_admin.store.codec.policies import PartitionedTopic, Retention
+from pulsar_admin.store.codec.policyevent import AvroSchema, PolicyEvent
 from pulsar_admin.store.codec.schema import (
     TYPE_NUMBERS,
     IndexEntry,
@@ -64,6 +66,7 @@ from pulsar_admin.store.codec.schema import (
 )
 from pulsar_admin.store.codec.transactions import COMMITTED, TxnId
 from pulsar_admin.store.compaction.keys import survey
+from pulsar_admin.store.db import file as lmdb_file
 from pulsar_admin.store.db.bookies import iter_imported_bookies
 from pulsar_admin.store.db.entry_files import EntryFiles, FileState
 from pulsar_admin.store.db.environment import open_store
@@ -117,11 +120,19 @@ from pulsar_admin.store.model.ledgers import WholeLedger, sorted_ledger_ids
 from pulsar_admin.store.model.publish_times import PublishTimes
 from pulsar_admin.store.model.reader import open_reader
 from pulsar_admin.store.model.references import read_namings
-from pulsar_admin.store.model.resources import Bundle, TenantInfo, parse_bundle
+from pulsar_admin.store.model.resources import (
+    RACKS_PATH,
+    Bundle,
+    TenantInfo,
+    isolation_path,
+    parse_bundle,
+    resource_group_path,
+)
 from pulsar_admin.store.model.topics import iter_partitioned, read_topic
 from pulsar_admin.store.nacks.tracker import NegativeAcksTracker
 from pulsar_admin.store.names import EARLIEST, EVENTS, FileKind, NamespaceName, parse_topic
 from pulsar_admin.store.policies.rules import TOPIC_POLICIES
+from pulsar_admin.store.proto.bookkeeper_pb2 import LedgerMetadataFormat
 from pulsar_admin.store.proto.pulsar_api_pb2 import MessageIdData
 from pulsar_admin.store.recovery import restore
 from pulsar_admin.store.recovery.ack_history import TimeBound
@@ -142,14 +153,16 @@ from pulsar_admin.store.scan.sources import ListedObject, list_prefix
 from pulsar_admin.store.sources import log_files
 from pulsar_admin.store.sources.cluster import open_metadata
 from pulsar_admin.store.sources.ensemble import Address, Client, LiveEnsemble, parse_address
+from pulsar_admin.store.sources.given_bookies import find_bookie, parse_bookie
 from pulsar_admin.store.sources.zookeeper import Gap, iter_unread_logs
 from pulsar_admin.store.tables.entries import senders
 from pulsar_admin.store.tables.folder import Folder, TableFile
 from tests.compaction.entries import Batch, Slot, compacted, entry
 from tests.conftest import Cli
 from tests.fake_zookeeper import FakeZooKeeper
-from tests.stores import imported, lose_nodes, put_node, read_rows, read_store
+from tests.stores import imported, lose_nodes, narrow, narrow_copy, put_node, read_rows, read_store
 from tests.synthetic import CREATED_MS, Made, MadeCompacted, MadeTopic, ledger_node, make_store
+from tests.worlds import assert_unchanged
 
 DAY, LONG = 86_400_000, 2**63 - 1
 A_TOPIC, PLAIN = parse_topic("a/b/c"), "/managed-ledgers/a/b/persistent/c"
@@ -1062,6 +1075,19 @@ def _sealed_row(*fields: Any) -> dict[str, bytes]:
     return {"key": b"k", "value": _sealed(b"k", *fields)}
 
 
+def _offload_index(count: int, *blocks: tuple[int, int, int]) -> bytes:
+    """Return the index of a data object of 5 bytes that says it has so many blocks."""
+    metadata = LedgerMetadataFormat(
+        quorumSize=1, ensembleSize=1, ackQuorumSize=1, length=0, state="OPEN", lastEntryId=-1
+    )
+    metadata.segment.add(ensembleMember=["a:1"], firstEntryId=0)
+    body = metadata.SerializeToString()
+    rows = b"".join(struct.pack(">qiq", *block) for block in blocks)
+    size = offload._INDEX_HEAD.size + len(body) + len(rows)
+    head = offload._INDEX_HEAD.pack(offload.INDEX_MAGIC, size, 5, offload._BLOCK_HEAD.size, count, len(body))
+    return head + body + rows
+
+
 MAP_FILE = b"SEQ\x06" + b"".join(
     bytes([len(name)]) + name.encode() for name in (sequencefile._KEY, sequencefile._VALUE)
 )
@@ -1215,6 +1241,25 @@ REFUSED: dict[str, list[tuple[Any, str]]] = {
     "store.timespec:parse_time": [({"text": text, "now_ms": 0}, said) for text, said in (("10000-01-01", "beyond the year 9999"),
         ("2026-13-01T00:00:00Z", "month must be in"), ("today 25:00", "hour must be in"))],
     "store.timespec:_in_range": [((10**15, "x"), "beyond the year 9999")],
+    "store.codec.bookie:_decode_dirs": [(("3\ta", "c"), "expected 3 of them")],
+    "store.codec.offload:decode_offload_index": [
+        ((offload._INDEX_HEAD.pack(offload.INDEX_V2_MAGIC, 32, 0, 28, 1, 0), "o"), "an index of streaming offload"),
+        ((_offload_index(1, (0, 0, 0), (1, 0, 3)), "o"), "1 blocks do not fill"),
+        ((_offload_index(1, (1, 0, 0)), "o"), "do not follow each other"),
+        ((_offload_index(1, (0, 0, 5)), "o"), "do not follow each other"),
+        ((_offload_index(2, (0, 0, 0), (0, 1, 1)), "o"), "do not follow each other")],
+    "store.codec.offload:iter_block_entries": [
+        ((offload._BLOCK_HEAD.pack(offload.BLOCK_MAGIC, 28, 40, 3) + offload._ENTRY_HEAD.pack(size, entry_id), 3, "o"), said)
+        for size, entry_id, said in ((0, 4, "o + 0x1c: expected entry 3, found one of id 4"), (1, 3, "found one of id 3 and 1 bytes"))],
+    "store.codec.policyevent:encode_policy_event": [
+        ((PolicyEvent(A_TOPIC, "INSERT", {}), AvroSchema(b'"int"')), "does not fit the schema of __change_events")],
+    "store.db.blocks:block_of_key": [((b"x",), "a key of 1 bytes: 78")],
+    "store.db.blocks:Block": [((bytes(16), bytes(3)), "block 0 of ledger 0 is damaged: 3 bytes")],
+    "store.db.file:_decode_meta": [((lmdb_file._PAGE_HEADER.pack(0, 0, 8, 0, 0) + lmdb_file._META_HEAD.pack(0xBEEFC0DE, 1, 0, 0)
+        + lmdb_file._DATABASE.pack(7, *[0] * 7) + bytes(64), 0), "page 0: a page size of 7 bytes")],
+    "store.db.file:_Walk.run": [((N(_meta=N(free=0, main=0, transaction=2), _rows=lambda *_, rows=rows: rows, _seen=""),), said)
+        for rows, said in (([(bytes(8), b"x")], "a key of 8 and a value of 1 bytes"), ([(b"\3" + bytes(7), bytes(8))],
+        "newest free pages are of transaction 3, its state is of 2"))],
 }
 # fmt: on
 """By function: what it refuses, and a part of what it says then."""
@@ -1432,6 +1477,22 @@ def test_current_is_looked_into_where_it_is_a_directory(tmp_path: Path, monkeypa
     (tmp_path / "current").unlink()
     (tmp_path / "current" / "locations").mkdir(parents=True)
     assert [(one.name, one.size_bytes) for one in list_prefix("s3://x")] == [("locations", None)]
+
+
+def test_a_directory_that_is_deleted_while_a_bookie_is_looked_for_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "gone").mkdir()
+    listed = os.scandir
+
+    def scandir(path: Any) -> Any:
+        if str(path).endswith("gone"):
+            raise FileNotFoundError(2, "No such file or directory", str(path))
+        return listed(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    with pytest.raises(SourceNotFound, match="is not a bookie's directory"):
+        find_bookie(parse_bookie(str(tmp_path)))
 
 
 def test_an_index_that_is_a_prefix_is_wanted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -1870,3 +1931,85 @@ def test_partition_0_of_a_partitioned_topic_can_be_created(tmp_path: Path) -> No
         assert len(plan_topic(reader, parse_topic("a/b/t-partition-0"), None, {}, CREATED_MS).steps) == 1
         with pytest.raises(InvalidValue, match="smaller than number of partition"):
             plan_topic(reader, parse_topic("a/b/t-partition-1"), None, {}, CREATED_MS)
+
+
+PLAIN_LINES = {
+    "bookies delete-bookie-rack -b a:1": (5, "Bookie rack placement configuration not found: a:1"),
+    "ledgers entries 9 --from 5 --to 3": (2, "first=5 is after last=3"),
+    "ledgers restore --to-bookies 9": (3, "is served by the bookies that its metadata names"),
+    "nacks add public/default/plain -s half --delay 1m": (2, "name positions, or give --from-file FILE, or --holes"),
+    "nacks add public/default/plain -s half --delay 1m 9:1 --holes": (2, "name positions, or give --from-file FILE"),
+    "nacks plan --rate 5 -s half": (2, "-s: name its topic with --topic"),
+    "namespaces create public/é": (2, "Invalid named entity: é"),
+    "namespaces split-bundle public/default": (2, "Must pass one of the params: --bundle / --bundle-type"),
+    "namespaces split-bundle public/default -b 0x00000000_0x40000000 -san x": (2, "Unsupported namespace bundle split"),
+    "sql from+read_csv('/etc/passwd')": (3, "read_csv(…): a statement here reads no files and calls only duckdb_"),
+    "sql \udcff": (2, "the statement is not UTF-8"),
+    "store export tables DIR --dry-run": (2, "--dry-run: this command writes files and has no preview"),
+    "store bundle DIR --dry-run": (2, "--dry-run: this command writes files and has no preview"),
+    "topics create-subscription public/default/plain -s new -p =a": (2, "'=a' is not a KEY=VALUE"),
+    "topics delete topic://public/default/none": (
+        3,
+        "delete it with its segments: pulsar-admin scalable-topics delete",
+    ),
+    "topics update-properties public/default/plain -p a": (2, "'a' is not key=value"),
+}
+
+
+def test_lines_that_ask_for_what_there_is_not(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with assert_unchanged(narrow() / "meta" / "data.mdb"):
+        for line, (code, said) in PLAIN_LINES.items():
+            cli("--store", narrow(), *(word.replace("+", " ") for word in line.split())).ends(code, said)
+    assert [*tmp_path.iterdir()] == []
+
+
+RACK, ISOLATION = (
+    b'{"default":{"a:1":{"rack":"/r","hostname":"h"}},"g":{}}',
+    b'{"p":{"namespaces":["x"],"primary":["b.*"]}}',
+)
+IN_PUBLIC = "/admin/policies/public/"
+CHANGING: list[tuple[dict[str, bytes | None], str, int, str]] = [
+    ({RACKS_PATH: RACK}, "bookies get-bookie-rack -b a:1", 0, '"hostname" : "h"'),
+    ({}, "bookies delete-bookie-rack -b a:1", 0, "default.a:1.rack: /r -> none"),
+    ({}, "bookies racks-placement", 0, "{ }"),
+    ({isolation_path("standalone"): ISOLATION}, "ns-isolation-policy list standalone", 0, "primary=[b.*]"),
+    ({}, "ns-isolation-policy get standalone p", 0, '"primary" : [ "b.*" ]'),
+    ({}, "ns-isolation-policy broker standalone --broker b:1", 0, '"policyName" : "p"'),
+    ({}, "ns-isolation-policy get standalone q", 5, "Cannot find NamespaceIsolationPolicy q"),
+    ({}, "clusters delete standalone", 3, "Cluster not empty"),
+    ({isolation_path("standalone"): b"{}"}, "clusters delete standalone", 0, "isolation policies of cluster standalone"),
+    ({}, "store undo 2", 0, ""),
+    ({resource_group_path("g"): b"{}", IN_PUBLIC + "x": b'{"resource_group_name":"g"}'}, "resourcegroups list", 0, "g"),
+    ({}, "resourcegroups get g", 0, '"publishRateInMsgs" : -1'),
+    ({}, "resourcegroups delete g", 3, "by public/x"),
+    ({IN_PUBLIC + "x": b"{}"}, "resourcegroups delete g", 0, "delete resource group g"),
+    ({}, "brokers update-dynamic-config --config maxTenants --value 3", 0, ""),
+    ({}, "brokers get-all-dynamic-config", 0, "maxTenants    3"),
+    ({IN_PUBLIC + "x": b'{"replication_clusters":["b"]}'}, "namespaces delete public/x", 3, "belongs to cluster b"),
+    ({}, "namespaces create public/y", 0, ""),
+    ({IN_PUBLIC + "y": b"{}"}, "store undo 6", 4, "something outside the audit log touched"),
+    ({}, "scalable-topics create public/default/s", 0, "with 1 segment(s)"),
+    ({}, "scalable-topics create public/default/s", 3, "Scalable topic already exists: topic://public/default/s"),
+    ({}, "scalable-topics revoke-permission public/default/s --role r", 0, "Revoked the permissions of role r on topic"),
+    ({}, "namespaces set-schema-compatibility-strategy public/default -c ALWAYS_INCOMPATIBLE", 0, ""),
+    ({}, "schemas upload public/default/json -f schema.json", 3, "no schema may follow that of persistent://public/"),
+    ({parse_topic("public/default/json").schema_path: b"\xff"}, "topics delete public/default/json", 6, "no SchemaLocator"),
+    ({}, "topics delete public/default/json --force --dry-run", 0, ""),
+    ({parse_topic("public/default/plain").path: encode_managed_ledger(ManagedLedger((LedgerInfo(9, 25, 3988), LedgerInfo(18)))),
+        ledger_path(9): None}, "ledgers restore 9", 3, "3,988 by its topic's list"),
+    ({parse_topic("public/default/plain").path: b"\xff"}, "topics delete public/default/plain", 6, "no ManagedLedgerInfo"),
+]  # fmt: skip
+"""In order, on one store: what its metadata have from then on, a line, its exit code, and what it prints."""
+
+
+@pytest.mark.usefixtures("damages_stores")
+def test_what_the_metadata_have_decides_on_a_change(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = narrow_copy(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    Path("schema.json").write_text('{"type": "STRING", "schema": "", "properties": {}}')
+    for nodes, line, code, said in CHANGING:
+        for where, value in nodes.items():
+            lose_nodes(path, where) if value is None else put_node(path, where, value)
+        found = cli.on(path, line)
+        assert (found.exit_code, said in found.stdout + found.stderr) == (code, True), (line, found)

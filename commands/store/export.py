@@ -233,6 +233,7 @@ _PATH = click.Path(path_type=Path)
     output="The contents of the bundle, the file of names, and the findings of store check by code.",
     errors=[StoreNotFound, AlreadyExists, InvalidValue, StoreBusy, DiskFull, NotWritable],
     uses=["now"],
+    no_preview=True,
 )
 @click.argument("file", type=_PATH)
 @click.option("--names", "names_file", type=_PATH, metavar="FILE", help="The file of names [FILE.names.json].")
@@ -252,6 +253,7 @@ def bundle(app: App, file: Path, names_file: Path | None) -> Result:
     output="The contents of the bundle, and whether store check has the same findings as where the bundle was made.",
     errors=[SourceNotFound, AlreadyExists, MetadataCorrupt, Unsupported, DiskFull, NotWritable],
     uses=["now"],
+    no_preview=True,
 )
 @click.argument("file", type=_PATH)
 def import_bundle(app: App, file: Path) -> Result:

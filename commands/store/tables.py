@@ -44,6 +44,7 @@ if TYPE_CHECKING:
         errors.Corrupt,
     ],
     uses=["spark"],
+    no_preview=True,
 )
 @click.argument("directory", metavar="DIRECTORY|URL")
 @click.option("--cluster", metavar="NAME", help="The cluster's name in the tables [that of its metadata].")
@@ -92,6 +93,7 @@ def export(app: App, directory: str, messages: bool, only: str, iceberg: bool, *
         errors.DiskFull,
         errors.NotWritable,
     ],
+    no_preview=True,
 )
 @click.argument("place", metavar="DIRECTORY|URL")
 @click.option("--cluster", metavar="NAME", help="The cluster whose tables to load, if there are several.")

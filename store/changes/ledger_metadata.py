@@ -242,6 +242,7 @@ def _find_end(reader: EntryReader, ledger_id: int, listed: TopicLedger | None) -
     if listed is not None and length != listed.size_bytes:
         raise Refused(
             f"ledger {ledger_id}: {counted(length, 'byte')} by its last entry, {listed.size_bytes:,} by its topic's list",
+            hint=f"see: pulsar-admin ledgers info {ledger_id}; or remove it: pulsar-admin ledgers forget {ledger_id}",
             ledgerId=ledger_id,
         )
     return _End(last, length)

@@ -5,6 +5,7 @@ Upstream ``BookieImpl.checkEnvironment`` and ``LegacyCookieValidation``: all dir
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from glob import iglob
 from itertools import chain, takewhile
 from operator import eq
 from pathlib import Path
@@ -150,7 +151,8 @@ def _by_content(given: GivenBookie, directories: Iterable[Path]) -> Bookie:
     roles: dict[Path, set[str]] = {}
     for path in directories:
         listed, names = read_bookie_directory(path), {entry.name for entry in path.iterdir()}
-        is_index = bool(names & {"ledgers", "locations"}) or next(path.glob("*/*/*.idx"), None) is not None
+        # Not Path.glob, which fails where a directory is deleted meanwhile.
+        is_index = bool(names & {"ledgers", "locations"}) or next(iglob("*/*/*.idx", root_dir=path), None) is not None
         # A bookie with several journals writes lastMark.0, lastMark.1 …
         is_ledger = bool(listed.logs) or any(name.startswith((LAST_ID_FILE, LAST_MARK_FILE)) for name in names)
         if not (listed.journals or is_ledger or is_index or COOKIE_FILE in names):
