@@ -184,7 +184,7 @@ def activeledgers(app: App, log_id: int | None, timeout: int | None) -> Iterator
         raise errors.InvalidValue("-logId is missing", hint="give the number of an entry log")
     with app.session.read() as txn:
         file = shell.find_file(txn, str(log_id), FileKind.ENTRY_LOG, 10)
-        yield _printed(shell.active_lines(txn, app.store, file))
+        yield _printed(shell.active_lines(txn, file))
 
 
 @mirrored("bookkeeper lastmark", "", output=_FORMATTED, errors=[errors.SourceNotFound, errors.MetadataCorrupt])

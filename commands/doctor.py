@@ -207,7 +207,7 @@ def _put_on_page(app: App, found: Sequence[Any], file: Path) -> str:  # Any: Fin
     from pulsar_admin.store.rules.table import RULES_BY_CODE
 
     with app.session.reader() as reader, app.progress(None, "topics", "page") as progress:
-        page = collect_page(app.store, reader, found, app.now_ms, advance=progress.advance)
+        page = collect_page(reader, found, app.now_ms, advance=progress.advance)
     now = app.now
     known = {"rules": RULES_BY_CODE, "as_of": now.text(), "made_ms": now.clock_ms, "version": __version__}
     size_bytes = write_page(file, replace(page, **known))

@@ -119,7 +119,7 @@ def _check_numbers(store: Store, found: Sequence[Finding]) -> Overview | None:
 
 def _check_page(path: Path, found: tuple[Finding, ...], overview: Overview, now_ms: int) -> None:
     with open_raw(path) as store, open_reader(store) as reader, reader.txn.passing_altered():
-        page = collect_page(store, reader, found, now_ms)
+        page = collect_page(reader, found, now_ms)
     assert page.findings == found
     assert len(page.unread) >= overview.unreadable
     shown = {fact.label: fact.value for fact in page.facts}

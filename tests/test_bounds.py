@@ -1805,7 +1805,7 @@ def test_clocks_are_wrong_beyond_five_minutes(
     """Of ledgers whose entries have no broker's time: the first two were closed, the third is open."""
     topic = MadeTopic([[Made(_FIRST_MS)], [Made(second)], [Made(third)]], closed_ms=(_FIRST_MS, closed))
     path, name = make_store(tmp_path / "s", {"a/b/c": topic}), parse_topic("a/b/c")
-    clocks = read_store(path, lambda reader: TopicFacts(reader, read_topic(reader.txn, name), None, _NOW_MS).clocks)
+    clocks = read_store(path, lambda reader: TopicFacts(reader, read_topic(reader.txn, name), _NOW_MS).clocks)
     assert clocks == Clocks(**told)  # type: ignore[arg-type]  # of their names
     ledgers = ((_FIRST_MS, _FIRST_MS, 0), (second, closed, _FIRST_MS), (third, 0, closed))
     on_time = [is_on_time(WholeLedger(1, 1, True, at, at), end, begin, _NOW_MS) for at, end, begin in ledgers]

@@ -39,7 +39,7 @@ def test_of_a_table_of_subscriptions() -> None:
 def test_of_all_topics() -> None:
     seen = []
     with open_store(imported("small", "clean")) as store, open_reader(store) as reader:
-        for facts in ClusterFacts(store, reader).iter_topics(0):
+        for facts in ClusterFacts(reader).iter_topics(0):
             assert isinstance(facts, TopicFacts)
             if facts.subscriptions:
                 seen.append(ref(facts))

@@ -214,7 +214,7 @@ def test_the_page_has_the_same(name: str, tmp_path: Path, cli: Cli) -> None:
     ):
         assert re.search(rf"{label}\s+{count:,}\s", text), label
     with open_store(imported(name, "clean")) as store, open_reader(store) as reader:
-        rows = collect_page(store, reader, (), NOW_MS).topics
+        rows = collect_page(reader, (), NOW_MS).topics
     own = [(topic, subscription) for topic, subscription in broker.subscriptions if subscription != COMPACTION]
     for topic, size in broker.storage.items():
         (row,) = [row for row in rows if f"persistent://{row.namespace}/{row.name}" == topic]
@@ -246,12 +246,12 @@ def test_leftovers_of_compactions_belong_to_the_disk(tmp_path: Path, mode: Mode)
     (current / "9.compacted").mkdir()
     import_standalone(bookie, tmp_path / "store", mode=mode)
     with open_store(tmp_path / "store") as store, store.read() as txn:
-        found = read_disk_bytes(store, txn)
-        assert sum(file.size_bytes for file in read_usage(store, txn).files if file.kind == LEFTOVER) == 120
+        found = read_disk_bytes(txn)
+        assert sum(file.size_bytes for file in read_usage(txn).files if file.kind == LEFTOVER) == 120
         assert found.leftovers == 120
         assert found.total == disk_bytes("small", ".log") + disk_bytes("small", ".txn") + 120
         current.rename(current.with_name("away"))
-        assert read_disk_bytes(store, txn).leftovers is None
+        assert read_disk_bytes(txn).leftovers is None
 
 
 def test_what_is_no_subscription() -> None:

@@ -75,7 +75,7 @@ def small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _is_proven(path: Path, engine: Merging) -> bool:
     with open_store(path) as store, open_reader(store) as reader:
-        found = DeepFacts(store, reader, lambda _: None, engine).proof
+        found = DeepFacts(reader, lambda _: None, engine).proof
         return found is not None and found.of_index
 
 
@@ -95,7 +95,7 @@ def _told(path: Path, engine: Merging | None) -> list[tuple[str, str, str]]:
 def _astray(path: Path) -> dict[str, list[int]]:
     """Return for each database that was read as a whole the ledgers that it is not proven to lead right."""
     with open_store(path) as store, open_reader(store) as reader:
-        found = DeepFacts(store, reader, lambda _: None, Merging()).proof
+        found = DeepFacts(reader, lambda _: None, Merging()).proof
         assert found is not None
         return {database.parent.parent.name: [*ledgers] for database, ledgers in found.astray.items()}
 
@@ -115,7 +115,7 @@ def test_databases_of_places_are_proven(name: str, bookies: list[str], monkeypat
     path = imported(name, "clean")
     assert _astray(path) == {bookie: [] for bookie in bookies}
     with open_store(path) as store, open_reader(store) as reader:
-        facts = DeepFacts(store, reader, lambda _: None, Merging())
+        facts = DeepFacts(reader, lambda _: None, Merging())
         assert facts.proof is not None
         monkeypatch.setattr(index_places, "open_links", None)
         assert [*facts.iter_misled()] == []

@@ -35,7 +35,7 @@ def _compare(store: Path) -> int:
                     found = plain.find(name)
                     if found is not None:
                         count += 1
-                        facts = TopicFacts(reader, read_topic(reader.txn, name), None, now_ms)
+                        facts = TopicFacts(reader, read_topic(reader.txn, name), now_ms)
                         assert found == numbers_of(facts), name
     return count
 

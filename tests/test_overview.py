@@ -9,10 +9,11 @@ from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.db.files import iter_logs
 from pulsar_admin.store.doctor.diagnosing import DoctorOptions, diagnose
 from pulsar_admin.store.doctor.overview import count_findings
-from pulsar_admin.store.model.copy_age import read_copied_ms
+from pulsar_admin.store.facts.parts import Counting
+from pulsar_admin.store.model.copy_age import GIVEN, Now
 from pulsar_admin.store.model.reader import open_reader
 from pulsar_admin.store.names import Position
-from pulsar_admin.store.reports.overview import Overview, Wanted, read_overview
+from pulsar_admin.store.reports.overview import Overview, Totals, read_overview
 from tests.conftest import Cli
 from tests.deep import deep_but_for
 from tests.reference_index import reference_index
@@ -27,10 +28,9 @@ LATER_MS = NOW_MS + 1000
 
 def overview_of(path: Path, top: int = ALL) -> Overview:
     with open_store(path) as store, open_reader(store) as reader:
-        wanted = Wanted(LATER_MS, read_copied_ms(store, reader.txn), top)
-        return read_overview(
-            store, reader, wanted, count_findings(diagnose(store, now_ms=LATER_MS, options=DoctorOptions(each=1)))
-        )
+        findings = count_findings(diagnose(store, now_ms=LATER_MS, options=DoctorOptions(each=1)))
+        counting, now = Counting((Totals(top),), LATER_MS), Now(LATER_MS, GIVEN, LATER_MS)
+        return read_overview(reader, now, findings, counting, 0, lambda _: None)
 
 
 @cache

@@ -80,7 +80,7 @@ def test_consumers_wait_where_a_broker_counts_a_backlog(world: str) -> None:
     asked, compared = asked_topics(world), 0
     with open_store(imported(world, "clean")) as store, open_reader(store) as reader:
         for name in iter_topics(reader.txn):
-            facts = TopicFacts(reader, read_topic(reader.txn, name), None, NOW_MS)
+            facts = TopicFacts(reader, read_topic(reader.txn, name), NOW_MS)
             awaited = {one.cursor.name for one in facts.subscriptions if one.is_awaited}
             stats = asked.get(str(name).removeprefix("persistent://"), {"stats": {"subscriptions": {}}})["stats"]
             backlogs = {
@@ -204,7 +204,7 @@ def test_an_extent_is_the_sum_of_its_entries() -> None:
 @pytest.mark.parametrize("world", WORLDS)
 def test_headers_that_are_read_together_say_what_each_backlog_says_alone(world: str) -> None:
     with open_store(imported(world, "clean")) as store, open_reader(store) as reader:
-        topics = [TopicFacts(reader, read_topic(reader.txn, name), None, NOW_MS) for name in iter_topics(reader.txn)]
+        topics = [TopicFacts(reader, read_topic(reader.txn, name), NOW_MS) for name in iter_topics(reader.txn)]
         backlogs = [one for topic in topics for one in topic.subscriptions if one.is_awaited]
         alone = [known(one.headers) for one in backlogs]
         for one in backlogs:

@@ -29,7 +29,7 @@ def test_bytes_of_every_log_and_of_deleted_ledgers(name: str, state: str) -> Non
                 place[item.ledger_id, item.entry_id] = (log.name, 4 + item.size)
                 records.append((item.ledger_id, log.name, 4 + item.size))
     with open_store(imported(name, state)) as store, store.read() as txn:
-        usage = read_usage(store, txn)
+        usage = read_usage(txn)
         alive = {ledger_id: find_node(txn, ledger_path(ledger_id)) is not None for ledger_id, _ in place}
         owners = {ledger_id: (*(one.topic for one in find_owners(txn, ledger_id)), "")[0] for ledger_id, _ in place}
     live, dead = Counter[str](), Counter[str]()
@@ -95,7 +95,7 @@ def twins(tmp_path: Path, cli: Cli) -> Path:
 def test_no_log_is_free_that_holds_a_copy_of_what_lives(twins: Path) -> None:
     copies = 0
     with open_store(twins) as store, store.read() as txn:
-        for file in read_usage(store, txn).files:
+        for file in read_usage(txn).files:
             records = iter_records(Path(file.path).read_bytes(), file.path) if file.size_bytes else ()
             ledgers = {item.ledger_id for item in records if isinstance(item, Record) and item.ledger_id >= 0}
             lives = any(find_node(txn, ledger_path(ledger_id)) is not None for ledger_id in ledgers)

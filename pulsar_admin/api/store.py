@@ -288,8 +288,8 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
 
     def summary(self) -> summaries.StoreSummary:
         """Return what the store holds, in numbers, where it came from, and the state of every file of entries."""
-        with self._session.opened() as store, self._session.reader() as reader:
-            return summaries.read_summary(store, reader)
+        with self._session.reader() as reader:
+            return summaries.read_summary(reader)
 
     def overview(self, *, top: Count = 5, check: bool | None = None) -> Overview:
         """Return the whole store in numbers: age of the copy, namespaces, the ``top`` topics and backlogs, what occupies disks.
@@ -298,9 +298,9 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
         large. Raises InvalidValue, IndexCorrupt.
         """
         with self._session.opened() as store, self._session.progress(None, "topics and ledgers", "overview") as advance:
-            return overviews.read_checked_overview(
-                store, self._session.now, top, check=check, advance=advance, processes=self._session.processes
-            )
+            tallies, read = (metric_reports.Totals(top),), metric_reports.read_overview
+            now, processes = self._session.now, self._session.processes
+            return overviews.read_checked(store, now, tallies, read, check=check, advance=advance, processes=processes)
 
     def metrics(
         self, *, top: Count = 1000, pattern: str | None = None, delayed: bool = False, check: bool | None = None
@@ -310,20 +310,20 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
         ``top`` limits the rows of each metric with a topic, among topics that match ``pattern``; ``delayed`` reads the
         headers of their backlogs. Raises InvalidValue, TopicNotFound if none matches.
         """
-        chosen = metric_reports.Chosen(top, pattern, delayed)
+        rows = metric_reports.Rows(metric_reports.Chosen(top, pattern, delayed))
         label = "topics, ledgers and rows", "metrics"
         if pattern is not None:
             self._session.ask(check_pattern, pattern)
         with self._session.opened() as store, self._session.progress(None, *label) as advance:
-            return overviews.read_checked_metrics(
-                store, self._session.now, chosen, check=check, advance=advance, processes=self._session.processes
-            )
+            tallies, read = (metric_reports.Totals(0), rows), metric_reports.read_metrics
+            now, processes = self._session.now, self._session.processes
+            return overviews.read_checked(store, now, tallies, read, check=check, advance=advance, processes=processes)
 
     def usage(self) -> usages.Usage:
         """Return who occupies the disks, in bytes: ``owners`` (topics), ``files`` with the dead bytes of each, ``disks``; raises
         IndexCorrupt."""
-        with self._session.opened() as store, self._session.read() as txn:
-            return usages.read_usage(store, txn)
+        with self._session.read() as txn:
+            return usages.read_usage(txn)
 
     def why_bytes(self, *topics: str, top: Count | None = None) -> byte_reasons.WhyBytes:
         """Return why bytes of all files, or of topics, are retained: ``totals`` by reason, and ``held``, the ``top`` largest (None: all).
@@ -331,9 +331,9 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
         Each has ``reason`` (``code``, ``sentence``, ``evidence``, ``command``), ``bytes``, ``percent``, ``topic`` and
         ``subscription``. Raises InvalidValue, TopicNotFound, IndexCorrupt.
         """
-        with self._session.opened() as store, self._session.reader() as reader:
+        with self._session.reader() as reader:
             names = select_topics(reader.txn, parse_topics(topics)) if topics else None
-            return byte_reasons.why_bytes(store, reader, self._session.now_ms, names, top)
+            return byte_reasons.why_bytes(reader, self._session.now_ms, names, top)
 
     def check(self, *, deep: bool = False, max_rate: Rate | None = None) -> tuple[Finding, ...]:
         """Return problems (``is_problem``) and notes about files, index, audit log, and metadata against ledgers.

@@ -12,11 +12,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pulsar_admin.columns import size_text
-from pulsar_admin.page.values import Disk, Due, Fact, Page, Rest, Share, Standing, TopicRow, Traffic
+from pulsar_admin.page.values import Due, Fact, Page, Rest, Share, Standing, TopicRow
 from pulsar_admin.store.aliases import Array
-from pulsar_admin.store.db.environment import Store
 from pulsar_admin.store.errors import StoreError
-from pulsar_admin.store.facts.file_sums import read_disk_totals
+from pulsar_admin.store.facts.file_sums import DiskTotals, read_disk_totals
 from pulsar_admin.store.facts.topics import TopicFacts
 from pulsar_admin.store.model.counts import DiskBytes, TopicCounts, read_disk_bytes, subscriptions_of
 from pulsar_admin.store.model.cursors import Cursor, backlog_entries, iter_cursor_names, pending_intervals, read_cursor
@@ -27,12 +26,11 @@ from pulsar_admin.store.names import Position, parse_topic
 from pulsar_admin.store.policies.in_force import find_delivery
 from pulsar_admin.store.reports.cursor_timeline import delayed_ranks, make_strip
 from pulsar_admin.store.reports.overview import Largest, find_publish_ms
-from pulsar_admin.store.reports.timeline import TimelineOptions, choose_bucket_ms, read_timeline, usual_range
+from pulsar_admin.store.reports.timeline import Timeline, TimelineOptions, choose_bucket_ms, read_timeline, usual_range
 from pulsar_admin.store.rules.finding import Finding
 
 _DUE_BARS_MAX = 120
 _SIZE_BITS = 64  # topics with findings come before all others
-REST_FIELDS = Rest.__struct_fields__
 
 
 class Limits(Struct, frozen=True):
@@ -52,6 +50,12 @@ class _Found(Struct):
     oldest: Position | None
     done_bytes: int
 
+    @property
+    def sums(self) -> Rest:
+        """What it adds to sums over topics."""
+        row = self.row
+        return Rest(1, row.entries, row.size_bytes, self.done_bytes, row.backlog_entries)
+
 
 class _Waits(Struct, frozen=True):
     """A subscription and the due times of what waits for it."""
@@ -61,25 +65,6 @@ class _Waits(Struct, frozen=True):
     times: Array
 
 
-class _Sums(Struct):
-    count: int = 0
-    entries: int = 0
-    size_bytes: int = 0
-    done_bytes: int = 0
-    backlog_entries: int = 0
-
-    def add(self, found: _Found, times: int = 1) -> None:
-        """Add a topic's sums; with ``times`` of -1 subtract them."""
-        self.count += times
-        self.entries += times * found.row.entries
-        self.size_bytes += times * found.row.size_bytes
-        self.done_bytes += times * found.done_bytes
-        self.backlog_entries += times * found.row.backlog_entries
-
-    def rest(self) -> Rest:
-        return Rest(self.count, self.entries, self.size_bytes, self.done_bytes, self.backlog_entries)
-
-
 class _Collector:
     def __init__(self, reader: EntryReader, now_ms: int, limits: Limits, findings: Counter[str]) -> None:
         self.reader = reader
@@ -87,8 +72,8 @@ class _Collector:
         self.limits = limits
         self.findings = findings
         self.topics: Largest[_Found] = Largest(limits.topics)
-        self.namespaces: dict[str, _Sums] = defaultdict(_Sums)
-        self.all = _Sums()
+        self.namespaces: dict[str, Rest] = defaultdict(Rest)
+        self.all = Rest()
         self.counts = TopicCounts()
         self.worst: Largest[tuple[str, str]] = Largest(limits.strips)
         self.with_backlog = 0
@@ -99,7 +84,7 @@ class _Collector:
     def add_all(self, advance: Callable[[int], None]) -> None:
         for name in iter_all_topics(self.reader.txn):
             try:
-                self.add(TopicFacts(self.reader, read_topic(self.reader.txn, name), None, self.now_ms))
+                self.add(TopicFacts(self.reader, read_topic(self.reader.txn, name), self.now_ms))
             except StoreError as error:
                 self.unread.append(f"{name}: {error.message}")
                 self.counts = self.counts.of(name, iter_cursor_names(self.reader.txn, name))
@@ -125,8 +110,8 @@ class _Collector:
         # Of the ledgers that no cursor needs; one that cannot be read may need all of them.
         done_bytes = sum(ledger.size_bytes for ledger in topic.ledgers[: facts.consumed[0]])
         standing = _Found(row, _oldest(topic, worst), done_bytes)
-        for sums in (self.all, self.namespaces[row.namespace]):
-            sums.add(standing)
+        self.all += standing.sums
+        self.namespaces[row.namespace] += standing.sums
         self.counts = self.counts.of(topic.name, (cursor for cursor, _ in facts.cursor_readings))
         self.unread += [
             f"{name} {cursor}: {error.message}"
@@ -146,12 +131,11 @@ class _Collector:
     def left(self, shown: Iterable[_Found]) -> dict[str, Rest]:
         """Return the sums of topics that are not in ``shown``, by namespace."""
         for found in shown:
-            self.namespaces[found.row.namespace].add(found, -1)
-        return {name: sums.rest() for name, sums in self.namespaces.items() if sums.count}
+            self.namespaces[found.row.namespace] -= found.sums
+        return {name: sums for name, sums in self.namespaces.items() if sums.count}
 
 
 def collect_page(
-    store: Store,
     reader: EntryReader,
     findings: Iterable[Finding],
     now_ms: int,
@@ -166,24 +150,17 @@ def collect_page(
     traffic = tuple(_traffic(collector))
     rows = collector.topics.items()
     left = collector.left(rows)
-    disk = Disk()
+    disk = DiskTotals()
     try:
-        totals = read_disk_totals(store, reader.txn, 0)
-        disk = Disk(
-            live_bytes=totals.live_bytes,
-            dead_bytes=totals.dead_bytes,
-            other_bytes=totals.size_bytes - totals.live_bytes - totals.dead_bytes,
-            files=totals.files,
-            freed_bytes=totals.freed_bytes,
-        )
+        disk = read_disk_totals(reader.txn, 0)
     except StoreError as error:
         collector.unread.append(f"bytes of entry logs: {error.message}")
     return Page(
         title="Doctor",
-        source=str(store.path),
+        source=str(reader.txn.store.path),
         now_ms=now_ms,
         clusters=tuple(list_clusters(reader.txn)),
-        facts=tuple(_facts(collector, due, read_disk_bytes(store, reader.txn))),
+        facts=tuple(_facts(collector, due, read_disk_bytes(reader.txn))),
         findings=findings,
         disk=disk,
         shares=tuple(_shares(rows, left)),
@@ -196,7 +173,7 @@ def collect_page(
             max(len(due) - collector.limits.due, 0), sum(len(one.times) for one in due[collector.limits.due :])
         ),
         topics=tuple(_with_age(reader, one) for one in rows),
-        topics_rest=Rest(*(sum(getattr(rest, name) for rest in left.values()) for name in REST_FIELDS)),
+        topics_rest=sum(left.values(), Rest()),
         rest_by_namespace=left,
         unread=tuple(collector.unread),
     )
@@ -216,8 +193,8 @@ def _other_standings(found: _Collector, standings: Sequence[Standing]) -> Rest:
     return Rest(found.with_backlog - len(standings), backlog_entries=found.backlog_entries - shown)
 
 
-def _other_traffic(found: _Collector, traffic: Sequence[Traffic]) -> Rest:
-    shown = {one.topic for one in traffic}
+def _other_traffic(found: _Collector, traffic: Sequence[Timeline]) -> Rest:
+    shown = {str(one.topic) for one in traffic}
     rows = [one.row for one in found.topics.items() if f"persistent://{one.row.namespace}/{one.row.name}" in shown]
     return Rest(
         found.all.count - len(traffic),
@@ -257,7 +234,7 @@ def _standings(found: _Collector) -> tuple[list[Standing], list[_Waits]]:
         try:
             topic = read_topic(found.reader.txn, parse_topic(topic_name))
             cursor = read_cursor(found.reader.txn, found.reader, topic, name)
-            lost = TopicFacts(found.reader, topic, None, found.now_ms).lost
+            lost = TopicFacts(found.reader, topic, found.now_ms).lost
             waits = _delays(found, topic, cursor, found.limits.scanned - scanned)
         except StoreError as error:
             found.unread.append(f"{topic_name} {name}: {error.message}")
@@ -297,7 +274,7 @@ def _due(topic: str, subscription: str, times: Array) -> Due:
     return Due(topic, subscription, low, start, width, tuple(counts.tolist()))
 
 
-def _traffic(found: _Collector) -> Iterator[Traffic]:
+def _traffic(found: _Collector) -> Iterator[Timeline]:
     for name in found.busiest.items():
         try:
             topic = read_topic(found.reader.txn, parse_topic(name))
@@ -307,7 +284,7 @@ def _traffic(found: _Collector) -> Iterator[Traffic]:
             width = choose_bucket_ms(*usual)
             start = usual[0] // width * width
             end = (usual[1] // width + 1) * width
-            yield Traffic(name, read_timeline(found.reader, topic, TimelineOptions(width, "auto", start, end)))
+            yield read_timeline(found.reader, topic, TimelineOptions(width, "auto", start, end))
         except StoreError as error:
             found.unread.append(f"{name}: {error.message}")
 

@@ -24,7 +24,8 @@ from pulsar_admin.cures import cure_of, look_first
 from pulsar_admin.page import charts
 from pulsar_admin.page.charts import Bars, amount, shares
 from pulsar_admin.page.texts import age_text, clipped
-from pulsar_admin.page.values import Disk, Due, Page, Rest, Share, Traffic
+from pulsar_admin.page.values import Due, Page, Rest, Share
+from pulsar_admin.store.facts.file_sums import DiskTotals
 from pulsar_admin.store.files import raise_write_error, write_new_file
 from pulsar_admin.store.reports.timeline import Timeline
 from pulsar_admin.store.rules.finding import Finding, Severity
@@ -125,7 +126,7 @@ class Logs(NamedTuple):
     said: Sequence[tuple[str, str]] = ()
 
 
-def logs(value: Disk) -> Logs:
+def logs(value: DiskTotals) -> Logs:
     """Return what the entry logs hold."""
     parts = (
         ("live", "live", value.live_bytes),
@@ -164,9 +165,8 @@ class Figure(NamedTuple):
     charts: Sequence[tuple[Bars, str, str, str]] = ()
 
 
-def figure(value: Traffic) -> Figure:
+def figure(line: Timeline) -> Figure:
     """Return what arrived when; no charts where nothing has a time."""
-    line = value.timeline
     notes = [
         (line.entries_outside, "outside this time"),
         (line.entries_without_time, "without a time"),
@@ -174,7 +174,7 @@ def figure(value: Traffic) -> Figure:
         (line.unreadable_entries, "unreadable"),
     ]
     said = ", ".join(f"{counted(count, 'entry')} {words}" for count, words in notes if count)
-    name = value.topic.removeprefix("persistent://")
+    name = str(line.topic).removeprefix("persistent://")
     if not line.buckets:
         return Figure(name, said)
     width = format_duration_ms(_width_of(line))

@@ -1,10 +1,15 @@
 """What the page shows, as plain values; ``pulsar_admin.page.collecting`` makes them of a store."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
+from operator import add, sub
 from typing import Any
 
 from msgspec import Struct, field
+from msgspec.structs import astuple
 
+from pulsar_admin.store.facts.file_sums import DiskTotals
 from pulsar_admin.store.reports.cursor_timeline import Strip
 from pulsar_admin.store.reports.timeline import Timeline
 from pulsar_admin.store.rules.finding import Finding
@@ -17,16 +22,6 @@ class Fact(Struct, frozen=True):
     label: str
     value: str
     note: str = ""
-
-
-class Disk(Struct, frozen=True):
-    """The entry logs, every copy counted: records of ledgers that have metadata, of deleted ones, and all else in the files."""
-
-    live_bytes: int = 0
-    dead_bytes: int = 0
-    other_bytes: int = 0
-    files: int = 0
-    freed_bytes: int = 0
 
 
 class Share(Struct, frozen=True):
@@ -45,13 +40,6 @@ class Standing(Struct, frozen=True):
 
     strip: Strip
     oldest_ms: int | None = None
-
-
-class Traffic(Struct, frozen=True):
-    """How much of one topic arrived when."""
-
-    topic: str
-    timeline: Timeline
 
 
 class Due(Struct, frozen=True):
@@ -94,6 +82,12 @@ class Rest(Struct, frozen=True):
     done_bytes: int = 0
     backlog_entries: int = 0
 
+    def __add__(self, other: Rest) -> Rest:
+        return Rest(*map(add, astuple(self), astuple(other)))
+
+    def __sub__(self, other: Rest) -> Rest:
+        return Rest(*map(sub, astuple(self), astuple(other)))
+
 
 class Page(Struct, frozen=True):
     """The page's data.
@@ -109,11 +103,11 @@ class Page(Struct, frozen=True):
     facts: tuple[Fact, ...] = ()
     findings: tuple[Finding, ...] = ()
     rules: Mapping[str, Rule[Any]] = field(default_factory=dict)
-    disk: Disk = Disk()
+    disk: DiskTotals = DiskTotals()
     shares: tuple[Share, ...] = ()
     standings: tuple[Standing, ...] = ()
     standings_rest: Rest = Rest()
-    traffic: tuple[Traffic, ...] = ()
+    traffic: tuple[Timeline, ...] = ()
     traffic_rest: Rest = Rest()
     due: tuple[Due, ...] = ()
     due_rest: Rest = Rest()

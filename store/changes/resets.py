@@ -831,7 +831,7 @@ def _raise_for_nothing_older(
 def _check_copy_reaches(
     reader: EntryReader, emptied: Sequence[CursorMove], limit_ms: int, clock: Clock, now_ms: int
 ) -> None:
-    end_ms = read_copy_age(reader.txn.store, reader.txn).end_ms
+    end_ms = read_copy_age(reader.txn).end_ms
     if not emptied or limit_ms <= end_ms:
         return
     total = sum((_gone(reader, move) for move in emptied), Extent())

@@ -101,7 +101,7 @@ def _open_facts(store: Store, look: Look | None, deep: bool) -> Iterator[DeepFac
         refuse_bundle(store)
     with open_reader(store) if look is None else nullcontext(look.reader) as reader:
         _, engine, advance = look or Look(reader)
-        facts = DeepFacts(store, reader, advance, engine)
+        facts = DeepFacts(reader, advance, engine)
         if deep:
             facts.meet()
         yield facts

@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from pulsar_admin.store.db.environment import Store, Txn
+from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.files import LogFile
 from pulsar_admin.store.db.owners import OwnerKind
 from pulsar_admin.store.errors import StoreError
@@ -59,7 +59,7 @@ def why_subscription(reader: EntryReader, topic: Topic, cursor: Cursor, now_ms: 
 
     Raises SourceChanged, EntryLogCorrupt, MetadataCorrupt.
     """
-    facts = SubscriptionFacts(TopicFacts(reader, topic, None, now_ms, ReadBudget(unlimited=True)), cursor)
+    facts = SubscriptionFacts(TopicFacts(reader, topic, now_ms, ReadBudget(unlimited=True)), cursor)
     matches = [(rule, evidence) for rule in SUBSCRIPTION_RULES for evidence in rule.holds(facts)]
     reasons = []
     for rule, evidence in matches:
@@ -78,7 +78,7 @@ def why_nothing_is_given(reader: EntryReader, name: TopicName, subscription: str
     Raises TopicNotFound, SubscriptionNotFound, MetadataCorrupt.
     """
     topic, cursor = read_topic_cursor(reader, name, subscription)
-    facts = SubscriptionFacts(TopicFacts(reader, topic, None, now_ms), cursor)
+    facts = SubscriptionFacts(TopicFacts(reader, topic, now_ms), cursor)
     return tuple(evidence.sentence for rule in (*CHUNK_RULES, *MARKER_RULES) for evidence in rule.holds(facts))
 
 
@@ -144,7 +144,7 @@ class _Sum(Struct):
 
 
 def why_bytes(
-    store: Store, reader: EntryReader, now_ms: int, only: Collection[TopicName] | None = None, top: int | None = None
+    reader: EntryReader, now_ms: int, only: Collection[TopicName] | None = None, top: int | None = None
 ) -> WhyBytes:
     """Return why every byte of a store's files stays, or those of the topics ``only``, with the dead bytes that only they keep there.
 
@@ -160,7 +160,7 @@ def why_bytes(
     sums: defaultdict[_Key, _Sum] = defaultdict(_Sum)
     logs: dict[str, _Log] = {}
     unlisted = UnlistedLedgers(reader.txn)
-    for log, sizes in read_file_sizes(store, reader.txn, read_shares(reader.txn)):
+    for log, sizes in read_file_sizes(reader.txn, read_shares(reader.txn)):
         _add_file(reader.txn, log, sizes, keys, unlisted, sums, logs)
     meant = None if only is None else {str(name) for name in only}
     kept = {
@@ -195,7 +195,7 @@ class _Teller:
     """What can be said of the ledgers of one topic."""
 
     def __init__(self, reader: EntryReader, topic: Topic, now_ms: int) -> None:
-        self._facts = TopicFacts(reader, topic, None, now_ms)
+        self._facts = TopicFacts(reader, topic, now_ms)
         self._topic = topic
         self._now_ms = now_ms
         self._consumed, self._slowest = self._facts.consumed

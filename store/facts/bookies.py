@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from pulsar_admin.store.db.bookies import Bookie, disks_of, iter_imported_bookies
-from pulsar_admin.store.db.environment import Store
 from pulsar_admin.store.db.files import iter_logs
 from pulsar_admin.store.db.owners import Owner, OwnerKind
 from pulsar_admin.store.db.unserved import iter_unserved
@@ -89,19 +88,19 @@ class Unreadable(Struct, frozen=True):
 class BookieFacts:
     """What one snapshot says of the bookies. Each fact is read when it is first asked for."""
 
-    def __init__(self, store: Store, reader: EntryReader) -> None:
-        self._store = store
+    def __init__(self, reader: EntryReader) -> None:
+        self._info = reader.txn.store.info
         self._reader = reader
         self._topics: dict[str, tuple[Topic, str, int]] = {}
 
     @cached_property
     def here(self) -> dict[str, Bookie]:
         """The bookies that were imported, by id; those without one are left out."""
-        return {bookie.bookie_id: bookie for bookie in iter_imported_bookies(self._store.info) if bookie.bookie_id}
+        return {bookie.bookie_id: bookie for bookie in iter_imported_bookies(self._info) if bookie.bookie_id}
 
     def disks(self, bookie_id: str) -> str:
         """Return how a command line names the disks of a bookie."""
-        return disks_of(self._store.info, bookie_id)
+        return disks_of(self._info, bookie_id)
 
     @cached_property
     def unreadable(self) -> tuple[Unreadable, ...]:

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from pulsar_admin.store.codec.ledgermetadata import LAYOUT
 from pulsar_admin.store.db.bookies import UNFINISHED, iter_imported_bookies
-from pulsar_admin.store.db.environment import Store, Txn
+from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.files import iter_log_ends, iter_not_needed
 from pulsar_admin.store.db.ledger_ids import UNFINISHED_REFRESH
 from pulsar_admin.store.db.tree import find_node
@@ -76,15 +76,15 @@ def _of_reader(read: Callable[[EntryReader], _Value]) -> Fact[_Value]:
 class ClusterFacts:
     """What one snapshot says of the cluster. Each fact is read when it is first asked for."""
 
-    def __init__(self, store: Store, reader: EntryReader) -> None:
-        self.store = store
+    def __init__(self, reader: EntryReader) -> None:
+        self.store = reader.txn.store
         self.reader = reader
 
     altered_rows = _of_txn(rows.altered_rows)
     bare_namespaces = _of_txn(find_bare_namespaces)
     beyond_counter = _of_txn(unlisted.find_beyond_counter)
     disagreeing_partitions = _of_txn(partitions.find_disagreeing)
-    disks = _of_txn(lambda txn: file_sums.read_disk_usage(txn.store.path, txn))
+    disks = _of_txn(file_sums.read_disk_usage)
     journal_only = _of_txn(file_sums.journal_only)
     log_ends = _of_txn(lambda txn: tuple(damage.reason for damage in iter_log_ends(txn)))
     """How ZooKeeper's newest log may have had more than was read, where nothing shows whether it had."""
@@ -142,7 +142,7 @@ class ClusterFacts:
                 if not any(one.name == name for one in self.vanished.topics):
                     yield UnreadableTopic(str(name), name.path, error)
                 continue
-            yield TopicFacts(self.reader, topic, None, now_ms, budget)
+            yield TopicFacts(self.reader, topic, now_ms, budget)
 
     @cached_property
     def unclosed(self) -> Unclosed:
@@ -159,7 +159,7 @@ class ClusterFacts:
     @cached_property
     def stuck_logs(self) -> tuple[file_sums.StuckLog, ...]:
         """The entry logs with dead bytes beside live ones, those with most of them first; a thousand at most."""
-        return file_sums.read_disk_totals(self.store, self.reader.txn, _STUCK_MAX).stuck
+        return file_sums.read_disk_totals(self.reader.txn, _STUCK_MAX).stuck
 
     @cached_property
     def start_facts(self) -> tuple[StartFact, ...]:
@@ -255,4 +255,4 @@ class ClusterFacts:
     @cached_property
     def bookies(self) -> BookieFacts:
         """Facts of the bookies."""
-        return BookieFacts(self.store, self.reader)
+        return BookieFacts(self.reader)

@@ -50,10 +50,8 @@ class Misled(Struct, frozen=True):
 class DeepFacts(ClusterFacts):
     """``ClusterFacts`` of a deep look: ``engine`` reads the files, or this process; ``advance`` gets the bytes read."""
 
-    def __init__(
-        self, store: Store, reader: EntryReader, advance: Callable[[int], None], engine: Engine | None
-    ) -> None:
-        super().__init__(store, reader)
+    def __init__(self, reader: EntryReader, advance: Callable[[int], None], engine: Engine | None) -> None:
+        super().__init__(reader)
         self.advance = advance
         self.engine = engine
         self._read = set[Path]()  # databases of which every block was read

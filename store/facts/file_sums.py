@@ -26,7 +26,7 @@ from pulsar_admin.store.codec.entry import ENTRY_HEADER_BYTES
 from pulsar_admin.store.codec.entrylog import HEADER_BYTES, SIZE_BYTES
 from pulsar_admin.store.db import blocks
 from pulsar_admin.store.db.copies import has_copies, iter_all_copies
-from pulsar_admin.store.db.environment import Store, Txn
+from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.files import FileMode, LogFile, iter_logs
 from pulsar_admin.store.errors import IndexCorrupt, StoreError
 from pulsar_admin.store.facts.unlisted import UnlistedLedgers
@@ -414,22 +414,22 @@ def _entry_sizes(txn: Txn, ledger_id: int) -> tuple[Numbers, Numbers]:
 
 
 def read_file_sizes(
-    store: Store, txn: Txn, shares: Mapping[int, Mapping[int, LedgerShare]]
+    txn: Txn, shares: Mapping[int, Mapping[int, LedgerShare]]
 ) -> Iterator[tuple[LogFile, Mapping[int, int]]]:
     """Yield every file with the record bytes of each ledger in it, all copies; ``shares``: those of ``read_shares``."""
     for log in iter_logs(txn):
         known = shares.get(log.file_id, {})
-        own = _read_own_sizes(store, log, sum(share.entries for share in known.values()))
+        own = _read_own_sizes(txn, log, sum(share.entries for share in known.values()))
         yield log, own if own is not None else {ledger_id: share.bytes for ledger_id, share in known.items()}
 
 
-def _read_own_sizes(store: Store, log: LogFile, records: int) -> dict[int, int] | None:
+def _read_own_sizes(txn: Txn, log: LogFile, records: int) -> dict[int, int] | None:
     """Return the record bytes of each ledger in an entry log of which the location index has only some ``records``.
 
     The index knows one place per entry: if a log has further copies, its own ledgers map gives the bytes; a log without a map is read.
     None for a journal, a missing log, or one that the index covers completely.
     """
-    path = log.locate(store.path)
+    path = log.locate(txn.store.path)
     if log.kind != FileKind.ENTRY_LOG or records == log.records or not path.exists():
         return None
     return read_ledger_sizes(path)
@@ -468,10 +468,13 @@ class DiskTotals(Answer, frozen=True):
     missing_files: int = 0
     stuck: tuple[StuckLog, ...] = ()
 
+    @property
+    def other_bytes(self) -> int:
+        """The bytes of the logs that are no records: headers, ledgers maps, damage, unwritten space."""
+        return self.size_bytes - self.live_bytes - self.dead_bytes
 
-def read_disk_totals(
-    store: Store, txn: Txn, top: int, advance: Callable[[int], None] = lambda count: None
-) -> DiskTotals:
+
+def read_disk_totals(txn: Txn, top: int, advance: Callable[[int], None] = lambda count: None) -> DiskTotals:
     """Return the sums of the location index over all entry logs, and the ``top`` logs that keep the most dead bytes; raises IndexCorrupt.
 
     Logs with further copies are counted as in ``_read_own_sizes``. ``advance`` gets the number of ledgers counted.
@@ -479,7 +482,7 @@ def read_disk_totals(
     files = [*iter_logs(txn)]
     sums, unlisted = _sum_files(txn, advance), UnlistedLedgers(txn)
     logs = [
-        (log, _whole(store, log, sums.get(log.file_id, FileSums()), unlisted))
+        (log, _whole(txn, log, sums.get(log.file_id, FileSums()), unlisted))
         for log in files
         if log.kind == FileKind.ENTRY_LOG
     ]
@@ -502,14 +505,14 @@ def read_disk_totals(
         freed_bytes=sum(log.size_bytes for log in freed),
         stuck_logs=len(stuck),
         stuck_bytes=sum(one.dead_bytes for _, one in stuck),
-        missing_files=sum(not log.locate(store.path).exists() for log in files),
+        missing_files=sum(not log.locate(txn.store.path).exists() for log in files),
         stuck=tuple(largest),
     )
 
 
-def _whole(store: Store, log: LogFile, sums: FileSums, unlisted: UnlistedLedgers) -> FileSums:
+def _whole(txn: Txn, log: LogFile, sums: FileSums, unlisted: UnlistedLedgers) -> FileSums:
     """Return the sums of a whole log, of which the index has ``sums``."""
-    own = _read_own_sizes(store, log, sums.records)
+    own = _read_own_sizes(txn, log, sums.records)
     if own is None:
         return sums
     whole = FileSums()
@@ -529,10 +532,12 @@ class DiskUsage(NamedTuple):
     free: int
 
 
-def read_disk_usage(root: Path, txn: Txn) -> tuple[tuple[Path, DiskUsage], ...]:
+def read_disk_usage(txn: Txn) -> tuple[tuple[Path, DiskUsage], ...]:
     """Return each disk by the first folder on it that has files which the store references; folders that are gone tell nothing."""
     usage: dict[int, tuple[Path, DiskUsage]] = {}
-    for folder in sorted({log.locate(root).parent for log in iter_logs(txn) if log.mode is FileMode.REFERENCED}):
+    for folder in sorted(
+        {log.locate(txn.store.path).parent for log in iter_logs(txn) if log.mode is FileMode.REFERENCED}
+    ):
         with suppress(OSError):
             usage.setdefault(folder.stat().st_dev, (folder, DiskUsage(*disk_usage(folder))))
     return tuple(usage.values())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from copy import deepcopy
 from itertools import chain
 from typing import Any, Protocol
 
@@ -23,16 +24,13 @@ PART_TOPICS, LEAST_PARTS = 10_000, 20
 
 
 class Tally(Protocol):
-    """What adds up something of topics."""
+    """What adds up something of topics; a copy of one that has nothing yet adds up the same."""
 
     def add(self, numbers: TopicNumbers) -> None:
         """Add a topic."""
 
     def add_unreadable(self, name: TopicName, cursors: Iterable[str]) -> None:
         """Add a topic that cannot be read, with the names of its cursors."""
-
-    def fresh(self) -> Tally:
-        """Return one that adds up the same, and has nothing yet."""
 
     def merge(self, later: Any) -> None:  # Any: one of its own kind
         """Add the sums of ``later``, whose topics come after these."""
@@ -48,7 +46,7 @@ class Counting:
 
     def fresh(self) -> tuple[Tally, ...]:
         """Return tallies that add up the same, and have nothing yet."""
-        return tuple(tally.fresh() for tally in self.tallies)
+        return deepcopy(tuple(self.tallies))
 
     def add(self, part: Sequence[Tally] | None) -> None:
         """Add the tallies of the next part; None: some of its topics could not be counted."""
@@ -86,7 +84,7 @@ class TopicsPart(Struct, frozen=True):
 
     def fresh_tallies(self) -> tuple[Tally, ...]:
         """Return tallies for this part alone."""
-        return tuple(tally.fresh() for tally in self.tallies)
+        return deepcopy(self.tallies)
 
 
 def parts_of(txn: Txn, now_ms: int | None, counting: Counting | None = None) -> list[TopicsPart]:
@@ -144,7 +142,7 @@ def tally_topics(
                 for tally in tallies:
                     tally.add_unreadable(name, iter_cursor_names(reader.txn, name))
                 continue
-            numbers = numbers_of(TopicFacts(reader, topic, None, now_ms))
+            numbers = numbers_of(TopicFacts(reader, topic, now_ms))
         for tally in tallies:
             tally.add(numbers)
         advance(1)

@@ -389,10 +389,10 @@ class SubscriptionFacts:
     # -- delays and TTL -----------------------------------------------------------------------------------------------
 
     @fact
-    def not_due(self) -> backlogs.NotDue | Unknown:
-        """The entries of the backlog that wait for their time, none where delayed delivery is disabled; reads all of its headers."""
+    def delays(self) -> backlogs.Contents | Unknown | None:
+        """What all headers of its backlog say, delays among it; None where that holds no messages, or delayed delivery is disabled."""
         if not self.holds_messages or not self.pending:
-            return backlogs.NotDue(0, None, None)
+            return None
         policies = self.of.policies
         in_force = (
             Unknown.unless(lambda: find_delivery(self.of.reader.txn, self.of.topic.name))
@@ -401,9 +401,15 @@ class SubscriptionFacts:
         )
         if isinstance(in_force, Unknown):
             return in_force
-        if in_force is not None and not in_force.delivery.active:
-            return backlogs.NotDue(0, None, None)
-        return self.headers if isinstance(self.headers, Unknown) else self.headers.not_due
+        return self.headers if in_force is None or in_force.delivery.active else None
+
+    @fact
+    def not_due(self) -> backlogs.NotDue | Unknown:
+        """The entries of the backlog that wait for their time, none where delayed delivery is disabled; reads all of its headers."""
+        delays = self.delays
+        if isinstance(delays, Unknown):
+            return delays
+        return backlogs.NotDue(0, None, None) if delays is None else delays.not_due
 
     @property
     def may_expire(self) -> bool:
@@ -534,22 +540,11 @@ def _asked(tells: Callable[[TopicFacts], bool]) -> Fact[bool]:
 
 
 class TopicFacts:
-    """The facts of a topic in one snapshot, at ``now_ms``. ``cursors``: its readable durable cursors; None: they are read when needed.
+    """The facts of a topic in one snapshot, at ``now_ms``. Each is read on first use, which raises the errors of reading its rows."""
 
-    Each fact is read on first use, which raises the errors of reading its rows.
-    """
-
-    def __init__(
-        self,
-        reader: EntryReader,
-        topic: Topic,
-        cursors: Iterable[Cursor] | None,
-        now_ms: int,
-        budget: ReadBudget | None = None,
-    ) -> None:
+    def __init__(self, reader: EntryReader, topic: Topic, now_ms: int, budget: ReadBudget | None = None) -> None:
         self.reader = reader
         self.topic = topic
-        self._cursors = cursors
         self.now_ms = now_ms
         self.budget = budget or ReadBudget()
 
@@ -575,8 +570,6 @@ class TopicFacts:
     @fact
     def cursors(self) -> tuple[Cursor, ...]:
         """Those of its durable cursors that can be read."""
-        if self._cursors is not None:
-            return tuple(self._cursors)
         return tuple(cursor for _, cursor in self.cursor_readings if isinstance(cursor, Cursor))
 
     @fact

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from pulsar_admin.store.db.backups import damaged_store
-from pulsar_admin.store.db.environment import Store, Txn
+from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.files import FileMode, iter_logs
 
 _REFRESHED = b"refreshed"
@@ -92,16 +92,16 @@ class CopyAge(Struct, frozen=True):
     end_ms: int
 
 
-def read_copied_ms(store: Store, txn: Txn) -> int:
+def read_copied_ms(txn: Txn) -> int:
     """Return the time of the last import, addition or refresh, that of its making for a store that nothing was imported into."""
     refreshed = txn.get("state", _REFRESHED)
-    imported = (int(source.get("imported", 0)) for source in store.info.sources)
-    return max(imported, default=store.info.created_ms) if refreshed is None else int(refreshed)
+    imported = (int(source.get("imported", 0)) for source in txn.store.info.sources)
+    return max(imported, default=txn.store.info.created_ms) if refreshed is None else int(refreshed)
 
 
-def read_copy_age(store: Store, txn: Txn) -> CopyAge:
-    """Return how old what ``store`` holds is; where it does not tell its own time, files of others were written last when they were."""
-    read_ms, as_of = read_copied_ms(store, txn), find_as_of(txn)
+def read_copy_age(txn: Txn) -> CopyAge:
+    """Return how old what a store holds is; where it does not tell its own time, files of others were written last when they were."""
+    read_ms, as_of = read_copied_ms(txn), find_as_of(txn)
     if as_of is not None:
         return CopyAge(read_ms, as_of.time_ms)
     written = (log.mtime_ns // 1_000_000 for log in iter_logs(txn) if log.mode is not FileMode.OWN)

@@ -87,12 +87,12 @@ class DiskBytes(Answer, frozen=True):
         return self.entry_logs + self.journals + (self.leftovers or 0)
 
 
-def read_disk_bytes(store: Store, txn: Txn) -> DiskBytes:
-    """Return what the catalogued files of ``store``, and the leftovers beside them, take; a file that is gone counts as it was imported."""
+def read_disk_bytes(txn: Txn) -> DiskBytes:
+    """Return what the catalogued files of a store, and the leftovers beside them, take; a file that is gone counts as it was imported."""
     sizes = dict.fromkeys(FileKind, 0)
     for log in iter_logs(txn):
         sizes[FileKind(log.kind)] += log.size_bytes
-    left = [*iter_leftovers(store)]
+    left = [*iter_leftovers(txn.store)]
     leftovers = None if None in left else sum(one[1] for one in left if one is not None)
     return DiskBytes(sizes[FileKind.ENTRY_LOG], sizes[FileKind.JOURNAL], leftovers)
 

@@ -1160,15 +1160,15 @@ class AbsentJournals(Struct, frozen=True):
         return "copy the bookie's journal files (*.txn) there, then run: pulsar-admin store refresh"
 
 
-def find_absent_journals(store: Store, txn: Txn) -> AbsentJournals | None:
-    """Return which bookies of ``store``'s sources have no journal; None when all have, or when nothing can have been there only.
+def find_absent_journals(txn: Txn) -> AbsentJournals | None:
+    """Return which bookies of a store's sources have no journal; None when all have, or when nothing can have been there only.
 
     A ledger that is closed and has all its entries lacks nothing, whatever a journal says.
     """
     logs = list(iter_logs(txn))
     journals, disks = {log.disk for log in logs if log.kind == FileKind.JOURNAL}, {log.disk for log in logs}
     # One of which no file is catalogued was left out as another cluster's.
-    bookies = (b for b in iter_imported_bookies(store.info, whole=True) if not disks.isdisjoint(_disk_names(b)))
+    bookies = (b for b in iter_imported_bookies(txn.store.info, whole=True) if not disks.isdisjoint(_disk_names(b)))
     absent = tuple(
         ", ".join(map(str, bookie.journal_dirs)) or bookie.name
         for bookie in bookies

@@ -20,20 +20,20 @@ from typing import Generic, TypeVar
 from msgspec import Struct, field
 from msgspec.structs import asdict, replace
 
-from pulsar_admin.store.codec.cursor import CursorState
 from pulsar_admin.store.db.blocks import NO_MAX, decode_latest, ledger_of_key
-from pulsar_admin.store.db.environment import Store, Txn
+from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.own_ledgers import find_own_ledgers
 from pulsar_admin.store.errors import StoreError
-from pulsar_admin.store.facts.backlogs import read_contents
+from pulsar_admin.store.facts import Unknown
 from pulsar_admin.store.facts.file_sums import DiskTotals, read_disk_totals
 from pulsar_admin.store.facts.managed_ledgers import OtherSum, other_ledgers, summed
 from pulsar_admin.store.facts.numbers import Blocker, TopicNumbers
 from pulsar_admin.store.facts.parts import Counting, parts_of, tally_part, tally_topics
+from pulsar_admin.store.facts.topics import SubscriptionFacts, TopicFacts
 from pulsar_admin.store.facts.trees import UnknownTree, unknown_trees
-from pulsar_admin.store.model.copy_age import GIVEN, Now
+from pulsar_admin.store.model.copy_age import Now, read_copied_ms
 from pulsar_admin.store.model.counts import DiskBytes, TopicCounts, read_disk_bytes
-from pulsar_admin.store.model.cursors import backlog_size_bytes, extent_of, pending_intervals, read_cursor
+from pulsar_admin.store.model.cursors import backlog_size_bytes, extent_of, read_topic_cursor
 from pulsar_admin.store.model.entry_times import read_entry_time
 from pulsar_admin.store.model.ledgers import find_block
 from pulsar_admin.store.model.nodes import iter_segments
@@ -41,7 +41,6 @@ from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.resources import find_cluster_name
 from pulsar_admin.store.model.topics import iter_all_namespaces, iter_topics, list_all_tenants, read_topic
 from pulsar_admin.store.names import NamespaceName, Position, TopicName, parse_topic
-from pulsar_admin.store.policies.in_force import find_delivery
 from pulsar_admin.store.sources.roots import roots_of_row
 from pulsar_admin.store.wording import Answer, Sparse
 
@@ -110,6 +109,10 @@ class FindingsOfCode(Answer, frozen=True):
     hint: str
 
 
+Findings = tuple[FindingsOfCode, ...] | None
+"""Those of the doctor; None: nothing was checked."""
+
+
 class Overview(Answer, frozen=True):
     """The answer of ``overview``. ``findings`` None: nothing was checked. ``held``: bytes of topics by the reason of a ``Blocker``.
 
@@ -144,7 +147,7 @@ class Overview(Answer, frozen=True):
     blockers: tuple[Blocker, ...]
     disk: DiskTotals
     disk_bytes: DiskBytes = field(name="diskBytes")
-    findings: tuple[FindingsOfCode, ...] | None
+    findings: Findings
     unknown_trees: tuple[UnknownTree, ...]
     other_ledgers: OtherSum = field(name="otherManagedLedgers")
 
@@ -157,17 +160,6 @@ class Overview(Answer, frozen=True):
     def as_of_text(self) -> str:
         """The time that ages are counted at, how old that is, and what says it."""
         return Now(self.now_ms, self.as_of_source, self.clock_ms).text()
-
-
-class Wanted(Struct, frozen=True):
-    """How an overview is made: the now of ages, the last time that anything was brought in, and how many rows each list has at most;
-    ``source`` and ``clock_ms``: what says that now, and the time of the asking, None: it is the same."""
-
-    now_ms: int
-    copied_ms: int
-    top: int = TOP
-    source: str = GIVEN
-    clock_ms: int | None = None
 
 
 class Largest(Generic[Item]):
@@ -207,20 +199,20 @@ class Largest(Generic[Item]):
 
 
 def read_overview(
-    store: Store,
     reader: EntryReader,
-    wanted: Wanted,
-    findings: tuple[FindingsOfCode, ...] | None,
-    advance: Callable[[int], None] = lambda count: None,
-    counting: Counting | None = None,
-    processes: int = 0,
+    now: Now,
+    findings: Findings,
+    counting: Counting,
+    processes: int,
+    advance: Callable[[int], None],
 ) -> Overview:
-    """Return the overview of ``store``; ``advance`` gets the topics and ledgers looked at. ``counting``: with ``Totals`` before other
-    tallies; done here, unless it is. ``processes``: how many others count, where there are very many topics (``processes_that_pay``).
+    """Return the overview of a store at ``now``. ``counting``: with ``Totals`` before other tallies; done here, unless it is.
 
-    A topic or cursor that cannot be read is counted, not raised. Raises IndexCorrupt for rows of the index that cannot.
+    ``processes``: how many others count, where there are very many topics (``processes_that_pay``); ``advance`` gets the topics and
+    ledgers looked at. A topic or cursor that cannot be read is counted, not raised. Raises IndexCorrupt for rows of the index that cannot.
     """
-    totals = _count_all(reader, counting or Counting((Totals(wanted.top),), wanted.now_ms), processes, advance)
+    txn, store = reader.txn, reader.txn.store
+    totals = _count_all(reader, counting, processes, advance)
     namespaces = totals.namespace_totals()
     copies = []
     for source in store.info.sources:
@@ -242,25 +234,25 @@ def read_overview(
         )
     return Overview(
         store=str(store.path),
-        clock_ms=wanted.now_ms if wanted.clock_ms is None else wanted.clock_ms,
-        now_ms=wanted.now_ms,
-        as_of_source=wanted.source,
+        clock_ms=now.clock_ms,
+        now_ms=now.time_ms,
+        as_of_source=now.source,
         copies=tuple(copies),
-        copied_ms=wanted.copied_ms,
-        newest_entry_ms=read_newest_ms(reader.txn),
-        tenants=len(list_all_tenants(reader.txn)),
+        copied_ms=read_copied_ms(txn),
+        newest_entry_ms=read_newest_ms(txn),
+        tenants=len(list_all_tenants(txn)),
         namespaces=namespaces,
         **{name: sum(getattr(row, name) for row in namespaces) for name in NamespaceTotal.__struct_fields__[1:]},
         unreadable=totals.unreadable,
         largest=totals.largest.items(),
-        backlogs=tuple(read_backlog(reader, *names, wanted.now_ms) for names in totals.backlogs.items()),
+        backlogs=tuple(read_backlog(_facts_of(reader, *names, now.time_ms)) for names in totals.backlogs.items()),
         held=dict(totals.held),
         blockers=totals.blockers.items(),
-        disk=read_disk_totals(store, reader.txn, wanted.top, advance),
-        disk_bytes=read_disk_bytes(store, reader.txn),
+        disk=read_disk_totals(txn, totals.top, advance),
+        disk_bytes=read_disk_bytes(txn),
         findings=findings,
-        unknown_trees=unknown_trees(reader.txn),
-        other_ledgers=summed(other_ledgers(reader.txn)),
+        unknown_trees=unknown_trees(txn),
+        other_ledgers=summed(other_ledgers(txn)),
     )
 
 
@@ -290,7 +282,7 @@ class Totals:
     """What the pass adds up."""
 
     def __init__(self, top: int) -> None:
-        self._top = top
+        self.top = top
         self.unreadable = 0
         self.namespaces: dict[NamespaceName, _Sums] = {}
         self.largest: Largest[TopicTotal] = Largest(top)
@@ -327,10 +319,6 @@ class Totals:
         self.unreadable += 1
         sums = self.namespaces.setdefault(name.namespace, _Sums())
         sums.counts = sums.counts.of(name, cursors)
-
-    def fresh(self) -> Totals:
-        """Return one that adds up the same, and has nothing yet."""
-        return Totals(self._top)
 
     def merge(self, later: Totals) -> None:
         """Add the sums of ``later``, whose topics come after these."""
@@ -386,21 +374,24 @@ def _count_all(reader: EntryReader, counting: Counting, processes: int, advance:
 # -- the age of a backlog ---------------------------------------------------------------------------------------------
 
 
-def read_backlog(reader: EntryReader, topic_name: str, subscription: str, now_ms: int) -> Backlog:
-    """Return the backlog of a subscription, with the age of its first entry; raises TopicNotFound, SubscriptionNotFound, Corrupt."""
-    topic = read_topic(reader.txn, parse_topic(topic_name))
-    state = read_cursor(reader.txn, reader, topic, subscription).state
-    pending = pending_intervals(topic, state)
-    position = topic.at_rank(pending[0][0]) if pending else None
-    oldest_ms, source = (None, "") if position is None else find_publish_ms(reader, position)
+def _facts_of(reader: EntryReader, topic: str, subscription: str, now_ms: int) -> SubscriptionFacts:
+    """Return the facts of a subscription; raises TopicNotFound, SubscriptionNotFound, Corrupt."""
+    found, cursor = read_topic_cursor(reader, parse_topic(topic), subscription)
+    return SubscriptionFacts(TopicFacts(reader, found, now_ms), cursor)
+
+
+def read_backlog(facts: SubscriptionFacts) -> Backlog:
+    """Return the backlog of a subscription, with the age of its first entry."""
+    position, mark_delete = facts.oldest, facts.cursor.mark_delete
+    oldest_ms, source = (None, "") if position is None else find_publish_ms(facts.of.reader, position)
     return Backlog(
-        topic_name,
-        subscription,
-        sum(end - start for start, end in pending),
-        backlog_size_bytes(topic, state.mark_delete),
+        facts.of.where,
+        facts.cursor.name,
+        facts.pending_entries,
+        backlog_size_bytes(facts.of.topic, mark_delete),
         position,
         oldest_ms,
-        None if oldest_ms is None else now_ms - oldest_ms,
+        None if oldest_ms is None else facts.of.now_ms - oldest_ms,
         source,
     )
 
@@ -461,17 +452,17 @@ class Rows:
     """The topics and subscriptions that have rows of their own; an empty one weighs least, but also has a row."""
 
     def __init__(self, chosen: Chosen) -> None:
-        self._chosen = chosen
+        self.chosen = chosen
         self.subscriptions: Largest[tuple[str, str]] = Largest(chosen.top)
         self.topics: Largest[tuple[str, int]] = Largest(chosen.top)
         self.compacted: Largest[tuple[str, int]] = Largest(chosen.top)
-        self._pattern = chosen.pattern
 
     def add(self, numbers: TopicNumbers) -> None:
         """Take a topic, if its name matches."""
         name = numbers.where
         short = name.removeprefix("persistent://")
-        if self._pattern and not (fnmatchcase(name, self._pattern) or fnmatchcase(short, self._pattern)):
+        pattern = self.chosen.pattern
+        if pattern and not (fnmatchcase(name, pattern) or fnmatchcase(short, pattern)):
             return
         self.topics.add(1 + numbers.size_bytes, (name, numbers.size_bytes))
         for subscription, entries in numbers.backlogs:
@@ -481,10 +472,6 @@ class Rows:
 
     def add_unreadable(self, name: TopicName, cursors: Iterable[str]) -> None:
         """A topic that cannot be read has no rows."""
-
-    def fresh(self) -> Rows:
-        """Return one that takes the same, and has nothing yet."""
-        return Rows(self._chosen)
 
     def merge(self, later: Rows) -> None:
         """Take the rows of ``later``, whose topics come after these."""
@@ -498,24 +485,20 @@ class Rows:
 
 
 def read_metrics(
-    store: Store,
     reader: EntryReader,
-    wanted: Wanted,
-    chosen: Chosen,
-    findings: tuple[FindingsOfCode, ...] | None,
-    advance: Callable[[int], None],
-    counting: Counting | None,
+    now: Now,
+    findings: Findings,
+    counting: Counting,
     processes: int,
+    advance: Callable[[int], None],
 ) -> tuple[Metric, ...]:
-    """Return the metrics of ``store``; ``advance`` gets the topics, ledgers and rows looked at. ``counting``: with ``Totals`` and ``Rows``;
-    it and ``processes`` are those of ``read_overview``.
+    """Return the metrics of a store at ``now``; ``counting``: with ``Totals`` and ``Rows``; ``advance`` also gets the rows looked at.
 
-    A topic or cursor that cannot be read is counted. Raises IndexCorrupt.
+    Other parameters and the errors are those of ``read_overview``.
     """
-    counting = counting or Counting((Totals(wanted.top), Rows(chosen)), wanted.now_ms)
     rows = counting.tallies[1]
     assert isinstance(rows, Rows)
-    overview = read_overview(store, reader, wanted, findings, advance, counting, processes)
+    overview = read_overview(reader, now, findings, counting, processes, advance)
     lag_entries: list[tuple[Labels, int]] = []
     lag_bytes: list[tuple[Labels, int]] = []
     for name, place in rows.compacted.items():
@@ -527,7 +510,7 @@ def read_metrics(
         *_of_overview(overview),
         _metric("topic_storage_bytes", "Bytes of the topic's ledgers, as brokers count them.", (
             ((("topic", name),), size_bytes) for name, size_bytes in rows.topics.items())),
-        *_of_subscriptions(reader, rows, wanted, chosen, advance),
+        *_of_subscriptions(reader, rows, now.time_ms, advance),
         _metric("compaction_lag_entries", "Entries after the last compaction of the topic.", lag_entries),
         _metric("compaction_lag_bytes", "Payload bytes after the last compaction of the topic.", lag_bytes),
         _metric("rows_left_out", "Topics and subscriptions that match and have no rows of their own, see --top.", [((), rows.left_out())]),
@@ -603,22 +586,22 @@ def _of_overview(found: Overview) -> Iterator[Metric]:
     yield _metric("findings_by_code", "Findings of the doctor in the copy, by code.", by_code)
 
 
-def _of_subscriptions(
-    reader: EntryReader, rows: Rows, wanted: Wanted, chosen: Chosen, advance: Callable[[int], None]
-) -> Iterator[Metric]:
+def _of_subscriptions(reader: EntryReader, rows: Rows, now_ms: int, advance: Callable[[int], None]) -> Iterator[Metric]:
     entries, sizes, ages, delayed, due = [], [], [], [], []
     for topic, subscription in rows.subscriptions.items():
         labels = (("topic", topic), ("subscription", subscription))
-        backlog = read_backlog(reader, topic, subscription, wanted.now_ms)
+        facts = _facts_of(reader, topic, subscription, now_ms)
+        backlog = read_backlog(facts)
         entries.append((labels, backlog.entries))
         sizes.append((labels, backlog.bytes))
         if not backlog.entries or backlog.oldest_source in ("index", "entry"):
             ages.append((labels, (backlog.oldest_age_ms or 0) / 1000))
-        if chosen.delayed:
-            with suppress(StoreError):  # of files that are gone there is no count
-                waiting, over = _read_delays(reader, topic, subscription, wanted.now_ms)
-                delayed.append((labels, waiting))
-                due.append((labels, over))
+        if rows.chosen.delayed:
+            with suppress(StoreError):  # of rows that are altered there is no count
+                delays = facts.delays
+                if not isinstance(delays, Unknown):  # nor of files that are gone
+                    delayed.append((labels, 0 if delays is None else delays.not_due.entries))
+                    due.append((labels, 0 if delays is None else delays.due))
         advance(1)
     yield _metric("subscription_backlog_entries", "Entries that the subscription has not acknowledged.", entries)
     yield _metric("subscription_backlog_bytes", "Size of the backlog, as brokers estimate it.", sizes)
@@ -627,21 +610,6 @@ def _of_subscriptions(
         "Age of the first entry not acknowledged, by its publish time; 0 without one.",
         ages,
     )
-    if chosen.delayed:
+    if rows.chosen.delayed:
         yield _metric("subscription_delayed_entries", "Entries of the backlog that wait for their time.", delayed)
         yield _metric("subscription_delayed_due_entries", "Delayed entries of the backlog whose time has come.", due)
-
-
-def _read_delays(reader: EntryReader, name: str, subscription: str, now_ms: int) -> tuple[int, int]:
-    """Return how many entries of a backlog wait for their time, and of how many it has come; none where delays are disabled.
-
-    Entries that cannot be read are in neither. Raises SourceChanged, EntryLogCorrupt, MetadataCorrupt.
-    """
-    topic = read_topic(reader.txn, parse_topic(name))
-    state: CursorState = read_cursor(reader.txn, reader, topic, subscription).state
-    in_force = find_delivery(reader.txn, topic.name)
-    intervals = pending_intervals(topic, state)
-    if not intervals or (in_force is not None and not in_force.delivery.active):
-        return 0, 0
-    contents = read_contents(reader, topic, intervals, now_ms)
-    return contents.not_due.entries, contents.due

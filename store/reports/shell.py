@@ -330,9 +330,9 @@ def log_metadata_lines(store: Store, log: LogFile) -> Iterator[str]:
         yield f"--------- Lid={ledger_id}, TotalSizeOfEntriesOfLedger={sizes[ledger_id]}  ---------"
 
 
-def active_lines(txn: Txn, store: Store, log: LogFile) -> Iterator[str]:
+def active_lines(txn: Txn, log: LogFile) -> Iterator[str]:
     """Yield what ``activeledgers`` prints: the ledgers in ``log`` that the metadata has."""
-    ledger_ids = sorted(read_ledger_sizes(log.locate(store.path)))
+    ledger_ids = sorted(read_ledger_sizes(log.locate(txn.store.path)))
     if not ledger_ids:
         yield f"Ledgers on log file {log.log_id} is empty"
     active = [ledger_id for ledger_id in ledger_ids if find_node(txn, ledger_path(ledger_id)) is not None]

@@ -139,7 +139,7 @@ def iter_facts_of(
 
 
 def _topic_facts(reader: EntryReader, topic: Topic, asked: Asked) -> TopicFacts:
-    return TopicFacts(reader, topic, None, asked.delayed_ms or 0, ReadBudget(unlimited=True))
+    return TopicFacts(reader, topic, asked.delayed_ms or 0, ReadBudget(unlimited=True))
 
 
 def iter_facts(found: TopicFacts, asked: Asked, fail: Callable[[StoreError], None]) -> Iterator[SubscriptionFacts]:

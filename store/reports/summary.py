@@ -9,7 +9,7 @@ from msgspec.structs import asdict
 
 from pulsar_admin.store.db.blocks import decode_times, ledger_of_key
 from pulsar_admin.store.db.entry_files import FileState, file_state
-from pulsar_admin.store.db.environment import DATABASES, Store
+from pulsar_admin.store.db.environment import DATABASES
 from pulsar_admin.store.db.files import iter_logs
 from pulsar_admin.store.errors import StoreError
 from pulsar_admin.store.facts.managed_ledgers import OtherLedger, other_ledgers
@@ -81,9 +81,9 @@ class StoreSummary(Answer, frozen=True):
     other_ledgers: tuple[OtherLedger, ...] = field(name="otherManagedLedgers")
 
 
-def read_summary(store: Store, reader: EntryReader) -> StoreSummary:
-    """Return the summary of ``store``; a topic or cursor that cannot be read is counted, not raised."""
-    txn = reader.txn
+def read_summary(reader: EntryReader) -> StoreSummary:
+    """Return the summary of a store; a topic or cursor that cannot be read is counted, not raised."""
+    txn, store = reader.txn, reader.txn.store
     sums = [decode_times(ledger_of_key(key), row).sums for key, row in txn.items("times")]
     topics, unreadable = TopicCounts(), 0
     cursors: Counter[str] = Counter()
@@ -94,7 +94,7 @@ def read_summary(store: Store, reader: EntryReader) -> StoreSummary:
         except StoreError:
             unreadable += 1
             continue
-        readings = TopicFacts(reader, topic, None, 0).cursor_readings
+        readings = TopicFacts(reader, topic, 0).cursor_readings
         cursors.update(one.source if isinstance(one, Cursor) else CursorSource.UNREADABLE for _, one in readings)
     of_log = FileSummary.__struct_fields__[:-1]
     files = tuple(
@@ -124,7 +124,7 @@ def read_summary(store: Store, reader: EntryReader) -> StoreSummary:
         changes=txn.count("changes"),
         databases={name: txn.count(name) for name in DATABASES},
         meta_bytes=(store.path / "meta" / "data.mdb").stat().st_size,
-        disk_bytes=read_disk_bytes(store, txn),
+        disk_bytes=read_disk_bytes(txn),
         files=files,
         unknown_trees=unknown_trees(txn),
         other_ledgers=other_ledgers(txn),

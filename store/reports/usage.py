@@ -11,7 +11,7 @@ from pathlib import Path
 from msgspec import field
 
 from pulsar_admin.store.codec.entrylog import HEADER_BYTES
-from pulsar_admin.store.db.environment import Store, Txn
+from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.files import LogFile, iter_logs
 from pulsar_admin.store.facts.file_sums import LedgerShare, read_file_sizes, read_shares
 from pulsar_admin.store.facts.unlisted import Unlisted, UnlistedLedgers
@@ -73,11 +73,11 @@ class Usage(Answer, frozen=True):
     disks: tuple[tuple[str, int, int, int], ...]  # (mount device, size, live, dead bytes)
 
 
-def read_usage(store: Store, txn: Txn) -> Usage:
+def read_usage(txn: Txn) -> Usage:
     """Sum the bytes of files by file, ledger and owner."""
     shares = read_shares(txn)
     unlisted = UnlistedLedgers(txn)
-    sums = tuple(read_file_sizes(store, txn, shares))
+    sums = tuple(read_file_sizes(txn, shares))
     sizes = {log.file_id: here for log, here in sums}
     ids = set[int]().union(*shares.values(), *sizes.values())
     names: dict[int, tuple[str, str]] = {}
@@ -91,7 +91,7 @@ def read_usage(store: Store, txn: Txn) -> Usage:
     files = tuple(_file_usage(log, here, names) for log, here in sums)
     leftovers = tuple(
         FileUsage(str(left[0]), LEFTOVER, left[1], 0, 0, left[1], 0, 0, freed=False, kept_for=(LEFTOVERS,))
-        for left in iter_leftovers(store)
+        for left in iter_leftovers(txn.store)
         if left is not None
     )
     by_owner = _owner_usage(shares, sizes, names)
@@ -99,7 +99,7 @@ def read_usage(store: Store, txn: Txn) -> Usage:
         size = sum(file.size_bytes for file in leftovers)
         by_owner.append(OwnerUsage(LEFTOVERS, LEFTOVER, 0, 0, 0, size))
     owners = tuple(sorted(by_owner, key=lambda row: -row.disk_bytes))
-    return Usage((*files, *leftovers), owners, _disk_usage(store, txn, files, leftovers))
+    return Usage((*files, *leftovers), owners, _disk_usage(txn, files, leftovers))
 
 
 def _file_usage(log: LogFile, here: Mapping[int, int], names: Names) -> FileUsage:
@@ -142,10 +142,10 @@ def _owner_usage(
 
 
 def _disk_usage(
-    store: Store, txn: Txn, files: tuple[FileUsage, ...], leftovers: tuple[FileUsage, ...]
+    txn: Txn, files: tuple[FileUsage, ...], leftovers: tuple[FileUsage, ...]
 ) -> tuple[tuple[str, int, int, int], ...]:
     disks: dict[str, list[int]] = {}
-    located = [log.locate(store.path) for log in iter_logs(txn)] + [Path(file.path) for file in leftovers]
+    located = [log.locate(txn.store.path) for log in iter_logs(txn)] + [Path(file.path) for file in leftovers]
     for path, file in zip(located, (*files, *leftovers), strict=True):
         device = "gone"
         if path.exists():

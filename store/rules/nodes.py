@@ -116,7 +116,7 @@ def _check_nodes(facts: ClusterFacts) -> Iterator[Finding]:
 def _check_journals(facts: ClusterFacts) -> Iterator[Finding]:
     """Tell of bookies without a journal whose last entries may have been there only."""
     try:
-        absent = find_absent_journals(facts.store, facts.reader.txn)
+        absent = find_absent_journals(facts.reader.txn)
     except IndexCorrupt:
         return  # the catalogue's check tells
     if absent is not None:

@@ -114,7 +114,7 @@ def judge_part(reader: EntryReader, part: _Part) -> _Found:
         return find_quiet(reader, part)
     txn, sweep = reader.txn, _SWEEPS[part]
     with txn.passing_altered():  # the rules tell of them
-        findings = tuple(to_the_end(sweep.judge(ClusterFacts(txn.store, reader)), sweep.what))
+        findings = tuple(to_the_end(sweep.judge(ClusterFacts(reader)), sweep.what))
     return _Swept(findings, txn.memo.get(FileSums))
 
 

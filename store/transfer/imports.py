@@ -186,7 +186,7 @@ def import_layout(
                 for log in logs
                 if log.problems
             ]
-            journals, absent = coverage.find_absent_journals(store, txn), coverage.find_absent_bookies(txn)
+            journals, absent = coverage.find_absent_journals(txn), coverage.find_absent_bookies(txn)
         leading = leading_findings(store)
         first, *others = as_read(sources, layout)
         state = StoreState.READY if options.index else StoreState.UNINDEXED
@@ -469,7 +469,7 @@ def leading_findings(store: Store) -> dict[str, str]:
     A finding that is less severe than its rule causes no others.
     """
     with open_reader(store) as reader:
-        facts = ClusterFacts(store, reader)
+        facts = ClusterFacts(reader)
         leading = [rule for rule in (*LEDGER_RULES, *CLUSTER_RULES) if rule.leads]
         leading_ones = (one for rule in leading for one in rule.judge(facts) if one.severity is rule.severity)
         return {one.code: f"{one.where}: {one.message}. {one.hint}" for one in leading_ones}

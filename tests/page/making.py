@@ -1,7 +1,8 @@
 """Pages made of values that a test chose, the hostile ones among them."""
 
-from pulsar_admin.page.values import Disk, Due, Fact, Page, Rest, Share, Standing, TopicRow, Traffic
-from pulsar_admin.store.names import Position, parse_topic
+from pulsar_admin.page.values import Due, Fact, Page, Rest, Share, Standing, TopicRow
+from pulsar_admin.store.facts.file_sums import DiskTotals
+from pulsar_admin.store.names import Position, TopicName, parse_topic
 from pulsar_admin.store.reports.cursor_timeline import Cell, Strip
 from pulsar_admin.store.reports.timeline import Bucket, Timeline
 from pulsar_admin.store.rules.finding import Finding, Severity
@@ -27,11 +28,11 @@ def make_page(names: tuple[str, ...] = ("orders",), topics: int = 0) -> Page:
         now_ms=NOW_MS,
         facts=(Fact("Topics", f"{len(rows):,}", names[0]),),
         findings=tuple(_finding(name, number) for number, name in enumerate(names)),
-        disk=Disk(5000, 700, 32, 2, 700),
+        disk=DiskTotals(2, 5732, 5000, 700, 1, 700),
         shares=tuple(Share(f"t{name}", f"n{name}", name, 1000 + number, 100) for number, name in enumerate(names)),
         standings=tuple(Standing(_strip(name), NOW_MS - 5 * HOUR_MS) for name in names),
         standings_rest=Rest(3, backlog_entries=17),
-        traffic=tuple(Traffic(name, _timeline()) for name in names),
+        traffic=tuple(map(_timeline, names)),
         due=tuple(Due(name, f"sub {name}", NOW_MS + HOUR_MS // 2, NOW_MS, HOUR_MS, (3, 0, 4)) for name in names),
         topics=tuple(rows),
         topics_rest=Rest(12, 34, 5600, 0, 7),
@@ -74,6 +75,6 @@ def _strip(name: str) -> Strip:
     return Strip(name, f"sub {name}", Position(7, 3), "metadata", 7, cells, (0, 8), True)
 
 
-def _timeline() -> Timeline:
+def _timeline(name: str) -> Timeline:
     buckets = [Bucket(NOW_MS - 5 * HOUR_MS, 2, 20, 2048), Bucket(NOW_MS - HOUR_MS, 3, 30, 3072)]
-    return Timeline(parse_topic("t/n/x"), "auto", HOUR_MS, 5, 50, 5120, 1, 0, 0, 0, buckets)
+    return Timeline(TopicName(parse_topic("t/n/x").namespace, name), "auto", HOUR_MS, 5, 50, 5120, 1, 0, 0, 0, buckets)

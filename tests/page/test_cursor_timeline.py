@@ -37,7 +37,7 @@ def test_a_strip_has_the_backlog_and_the_ranges_that_the_broker_said(name: str, 
     with open_store(imported("small", "clean")) as store, open_reader(store) as reader:
         topic = read_topic(reader.txn, parse_topic(name))
         cursor = read_cursor(reader.txn, reader, topic, subscription)
-        strip = make_strip(topic, cursor, TopicFacts(reader, topic, None, NOW_MS).lost, None, cells=7)
+        strip = make_strip(topic, cursor, TopicFacts(reader, topic, NOW_MS).lost, None, cells=7)
     backlog = said["stats"]["subscriptions"][subscription]["msgBacklog"]
     assert strip.count("unacknowledged") == strip.backlog_entries == backlog
     stats = said["internal_stats"]
@@ -75,7 +75,7 @@ def test_every_cell_counts_its_entries(tmp_path: Path, cells: int) -> None:
         topic = read_topic(reader.txn, parse_topic("public/default/t"))
         here = {ledger_id: set(iter_entry_ids(reader.txn, ledger_id)) for ledger_id in topic.ids}
         cursor = read_cursor(reader.txn, reader, topic, "s")
-        strip = make_strip(topic, cursor, TopicFacts(reader, topic, None, NOW_MS).lost, None, cells)
+        strip = make_strip(topic, cursor, TopicFacts(reader, topic, NOW_MS).lost, None, cells)
     wanted: list[Counter[str]] = []
     for cell in strip.cells:
         counts: Counter[str] = Counter()
@@ -93,8 +93,8 @@ def test_every_cell_counts_its_entries(tmp_path: Path, cells: int) -> None:
 
 def test_what_is_left_out_and_what_is_shown_make_the_whole() -> None:
     with open_store(imported("small", "crashed")) as store, open_reader(store) as reader:
-        whole = collect_page(store, reader, (), NOW_MS)
-        part = collect_page(store, reader, (), NOW_MS, Limits(topics=5, strips=2, traffic=1, scanned=0))
+        whole = collect_page(reader, (), NOW_MS)
+        part = collect_page(reader, (), NOW_MS, Limits(topics=5, strips=2, traffic=1, scanned=0))
     assert (len(part.topics), len(part.standings), len(part.traffic)) == (5, 2, 1)
     assert not part.standings[0].strip.delays_read
     assert part.topics_rest.count == len(whole.topics) - 5
@@ -112,7 +112,7 @@ def test_what_cannot_be_read_hides_nothing_else(cli: Cli, tmp_path: Path, damage
 
     def collected() -> Page:
         with open_store(path) as store, open_reader(store) as reader:
-            return collect_page(store, reader, (), NOW_MS)
+            return collect_page(reader, (), NOW_MS)
 
     def damage(txn: Txn) -> None:
         for ledger_id in read_topic(txn, parse_topic("public/default/batched")).ids:
@@ -130,7 +130,7 @@ def test_what_cannot_be_read_hides_nothing_else(cli: Cli, tmp_path: Path, damage
     assert [(one.strip.topic, one.strip.subscription) for one in after.standings] == [
         (one.topic, one.subscription) for one in kept
     ]
-    batched = "persistent://public/default/batched"
+    batched = parse_topic("public/default/batched")
     assert [one.topic for one in after.traffic] == [one.topic for one in before.traffic if one.topic != batched]
     assert len(after.unread) == 1 + len(before.standings) - len(kept) + 2
     assert cli("--store", path, "doctor", "--html", tmp_path / "page.html").exit_code == 1
@@ -142,6 +142,6 @@ def test_what_is_in_tiered_storage_is_not_lost(tmp_path: Path) -> None:
     with pytest.warns(PartialData):
         import_standalone(world("offloaded") / "data", tmp_path / "s")
     with open_store(tmp_path / "s") as store, open_reader(store) as reader:
-        strips = [one.strip for one in collect_page(store, reader, (), NOW_MS).standings]
+        strips = [one.strip for one in collect_page(reader, (), NOW_MS).standings]
     assert [strip.count("lost") for strip in strips] == [0] * 6
     assert sum(strip.count("unacknowledged") for strip in strips) > 4_000

@@ -30,7 +30,7 @@ _DATABASES = {"tree": (b"/managed-ledgers", b"/ledgers/0", b"/admin"), "times": 
 
 def _judged(store: Path, now_ms: int | None, edges: int, processes: int = 1) -> list[str]:
     with open_store(store) as opened, open_reader(opened) as reader:
-        facts = ClusterFacts(opened, reader)
+        facts = ClusterFacts(reader)
         budget = ReadBudget(edges_left=edges)
         found = [repr(one) for one in judge_store(facts, now_ms=now_ms, budget=budget, processes=processes)]
         return [*found, repr(facts.unclosed)]

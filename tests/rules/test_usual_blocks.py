@@ -32,7 +32,7 @@ def _judged(store: Path, many_rows: int, monkeypatch: pytest.MonkeyPatch) -> tup
         patch.setattr("pulsar_admin.store.rules.index.IndexPass", Kept)
         txn = reader.txn
         with txn.passing_altered():
-            found = [repr(one) for one in INDEX_SWEEPS[0].judge(ClusterFacts(opened, reader))]
+            found = [repr(one) for one in INDEX_SWEEPS[0].judge(ClusterFacts(reader))]
             return [*found, *_sums(opened, txn)], sum(one.usual for one in passes)
 
 
@@ -40,7 +40,7 @@ def _sums(store: Store, txn: Txn) -> list[str]:
     sums = []
     for ask in (
         lambda: journal_only(txn),
-        lambda: read_disk_totals(store, txn, 9),
+        lambda: read_disk_totals(txn, 9),
     ):  # which keeps what the other one asks for
         try:
             sums.append(repr(ask()))

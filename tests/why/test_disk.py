@@ -56,7 +56,7 @@ def expected_codes(stats: Json, retention: Json) -> dict[int, str]:
 @pytest.mark.parametrize("name", ["small", "nometa"])
 def test_every_byte_of_a_recorded_store(name: str) -> None:
     with open_store(imported(name, "mutated")) as store, open_reader(store) as reader:
-        found = why_bytes(store, reader, IMPORTED_MS)
+        found = why_bytes(reader, IMPORTED_MS)
     files = sum(
         path.stat().st_size for path in (world(name) / "mutated" / "bookkeeper" / "current").glob("*.[lt][ox][gn]")
     )
@@ -99,7 +99,7 @@ def kept(path: Path, cursors: dict[str, tuple[int, int]], policies: bytes = b"")
 
 def why(path: Path, *, of_topic: bool = False) -> WhyBytes:
     with open_store(path) as store, open_reader(store) as reader:
-        return why_bytes(store, reader, NOW_MS, (parse_topic(NAME),) if of_topic else None)
+        return why_bytes(reader, NOW_MS, (parse_topic(NAME),) if of_topic else None)
 
 
 def codes_of(found: WhyBytes) -> dict[str, int]:
