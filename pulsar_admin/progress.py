@@ -21,14 +21,10 @@ _NARROW = 64
 """Columns of a terminal that has no room for a bar and a rate."""
 
 
-def _none() -> int:
-    return 0
-
-
 class Progress:
     """What a long task calls as it goes; this one shows nothing. ``failed`` tells how many slices have failed so far."""
 
-    def __init__(self, total: int | None, unit: str, label: str, failed: Callable[[], int] = _none) -> None:
+    def __init__(self, total: int | None, unit: str, label: str, failed: Callable[[], int]) -> None:
         self.total, self.unit, self.label, self.failed = total, unit, label, failed
         self.done = 0
 
@@ -157,9 +153,7 @@ def _number_columns(unit: str, failed: Callable[[], int], *, has_rate: bool) -> 
 
 
 @contextmanager
-def open_progress(
-    form: str, total: int | None, unit: str, label: str, failed: Callable[[], int] = _none
-) -> Iterator[Progress]:
+def open_progress(form: str, total: int | None, unit: str, label: str, failed: Callable[[], int]) -> Iterator[Progress]:
     """Show progress as ``bar``, ``json`` or ``none`` while the block runs; a bar needs a terminal on stderr.
 
     A ``total`` of 0 is unknown: only the units done are counted.

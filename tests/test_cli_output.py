@@ -378,7 +378,7 @@ def test_a_bar_on_80_columns_is_whole(
 def test_a_total_of_nothing_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a limit or an index saves is not read: 0 bytes were said to be the whole."""
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
-    with open_progress("bar", 0, "bytes", "read") as bar:
+    with open_progress("bar", 0, "bytes", "read", int) as bar:
         bar.advance(4096)
         console = Console(width=80, file=io.StringIO(), record=True)
         console.print(bar._bar.get_renderable())  # type: ignore[attr-defined]

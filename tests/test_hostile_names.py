@@ -151,7 +151,7 @@ def test_colors_stay_and_names_do_not_color(hostile: Path, cli: Cli) -> None:
 
 
 def test_progress_shows_no_name_raw(capsys: pytest.CaptureFixture[str]) -> None:
-    with open_progress("json", 1, "bytes", f"scan {EVIL}"):
+    with open_progress("json", 1, "bytes", f"scan {EVIL}", int):
         pass
     assert not list(_offences(capsys.readouterr().err))
 

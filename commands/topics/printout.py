@@ -174,10 +174,7 @@ class Printing(Struct, frozen=True):
     reads: bool = False
 
 
-_USUAL = Printing()
-
-
-def render_message(message: Message, printing: Printing = _USUAL) -> str:
+def render_message(message: Message, printing: Printing) -> str:
     """Return ``message`` as pulsar-admin prints it: its fields, its properties and a hex dump of its payload."""
     return "".join(line + "\n" for line in _lines(message, printing))
 

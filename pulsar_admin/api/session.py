@@ -149,7 +149,7 @@ class Program:
         """Show the progress of the work ``label``, ``total`` (None: unknown) of ``unit``; ``resumes``: a later call continues it."""
         from pulsar_admin.progress import Progress
 
-        return nullcontext(Progress(total, unit, label))
+        return nullcontext(Progress(total, unit, label, int))
 
     def lacks(self, problem: StoreError | str) -> None:
         """Report what an answer lacks, an iteration leaves out, or callers should know of an answer that lacks nothing."""

@@ -447,7 +447,7 @@ UNREFERENCED = "unreferenced"
 
 
 def plan_delete_orphans(
-    reader: EntryReader, ledger_ids: Iterable[int], *, force: bool = False, accepted: Collection[str] = ()
+    reader: EntryReader, ledger_ids: Iterable[int], *, force: bool, accepted: Collection[str]
 ) -> plan.Plan:
     """Plan deleting the metadata of ledgers; raises LedgerNotFound, and Refused for one that is referenced, or may
     be.

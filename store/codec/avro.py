@@ -196,7 +196,7 @@ def _is_recursive(schema: Schema, around: set[str]) -> bool:
     return found
 
 
-def _decimal(data: bytes, writer: Schema, reader: Schema = None) -> Decimal:
+def _decimal(data: bytes, writer: Schema, reader: Schema) -> Decimal:
     context = Context(prec=writer["precision"])
     number = _in_digits(int.from_bytes(data, "big", signed=True))
     return context.create_decimal(number).scaleb(-writer.get("scale", 0), context)

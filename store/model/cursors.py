@@ -103,7 +103,7 @@ def iter_selected_cursors(
     subscription: str | None,
     read: Callable[[Topic, Iterable[str]], Iterator[Cursor]],
     *,
-    unsubscribed: bool = False,
+    unsubscribed: bool,
 ) -> Iterator[tuple[Topic, Cursor]]:
     """Yield the cursor of a subscription (None: those of all but the broker's own), as ``read`` reads it, in every topic of a selection.
 

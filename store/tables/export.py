@@ -142,7 +142,7 @@ class Exporting(Struct, frozen=True):
         return f"{_STAGING}{word_of(self.cluster)}-{self.token}"
 
 
-def choose_tables(only: Sequence[str], *, messages: bool = False, state: StoreState) -> tuple[str, ...]:
+def choose_tables(only: Sequence[str], *, messages: bool, state: StoreState) -> tuple[str, ...]:
     """Return the tables to write for a store in this state: ``only`` these, or all; with ``messages`` that one as well.
 
     Raises InvalidValue, and Refused for a table that needs an index, of a store without one.

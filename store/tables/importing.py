@@ -152,9 +152,7 @@ def _time_text(time_ms: int | None) -> str:
     return "at no known time" if time_ms is None else f"at {shown_time(time_ms)}"
 
 
-def import_tables(
-    found: FoundTables, path: Path, advance: Callable[[int], None] = lambda count: None
-) -> TablesImported:
+def import_tables(found: FoundTables, path: Path, advance: Callable[[int], None]) -> TablesImported:
     """Create a new store from found tables; nothing is created if they cannot be read. ``advance`` gets the numbers of rows.
 
     Raises AlreadyExists, DiskFull, NotWritable, SourceNotFound, SourceChanged, Unsupported, Corrupt.
