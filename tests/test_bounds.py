@@ -5,6 +5,7 @@ import re
 import struct
 import tarfile
 from collections.abc import Iterator
+from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta, timezone
 from functools import partial
 from hashlib import sha256
@@ -17,6 +18,7 @@ from types import SimpleNamespace
 from typing import Any
 from zlib import adler32, compress
 
+import click
 import duckdb
 import numpy as np
 import pyarrow as pa
@@ -25,6 +27,7 @@ from msgspec.structs import replace
 from pyarrow import fs
 from pyroaring import BitMap64
 
+from pulsar_admin import options
 from pulsar_admin.commands.store.check import CheckRow
 from pulsar_admin.page.charts import Box
 from pulsar_admin.store.changes.subscriptions import own_ledgers
@@ -65,20 +68,23 @@ from pulsar_admin.store.codec.schema import (
     encode_schema_locator,
 )
 from pulsar_admin.store.codec.transactions import COMMITTED, TxnId
+from pulsar_admin.store.compaction import forms
 from pulsar_admin.store.compaction.keys import survey
 from pulsar_admin.store.db import file as lmdb_file
 from pulsar_admin.store.db.bookies import iter_imported_bookies
 from pulsar_admin.store.db.entry_files import EntryFiles, FileState
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.db.nacks import BUCKET, ID_SIZE_BYTES, _sealed
+from pulsar_admin.store.db.owners import OwnerKind
 from pulsar_admin.store.db.tree import tree_key
 from pulsar_admin.store.disks import reclaim
 from pulsar_admin.store.disks.live_records import NOWHERE, LocationsIndex
 from pulsar_admin.store.disks.reclaim import LogAction, Room, _LogReader
 from pulsar_admin.store.disks.salvage import FilePlace, read_missing
 from pulsar_admin.store.doctor.diagnosing import EACH_MOST, sum_up
-from pulsar_admin.store.dump import job
+from pulsar_admin.store.dump import job, spread
 from pulsar_admin.store.dump.source import _iter_files
+from pulsar_admin.store.dump.written import WrittenFile
 from pulsar_admin.store.engine.operation import FailedSlice
 from pulsar_admin.store.engine.slices import FileRange
 from pulsar_admin.store.errors import (
@@ -100,16 +106,19 @@ from pulsar_admin.store.errors import (
     SourceNotFound,
     StalePlan,
     StoreError,
+    TopicNotFound,
     Unsupported,
 )
 from pulsar_admin.store.facts import vanished
-from pulsar_admin.store.facts.indexes import iter_log_ledgers
+from pulsar_admin.store.facts.indexes import MasterKeys, iter_log_ledgers
+from pulsar_admin.store.facts.managed_ledgers import OtherLedger
 from pulsar_admin.store.facts.numbers import Blocker
 from pulsar_admin.store.facts.partitions import Partitions, find_disagreeing
 from pulsar_admin.store.facts.topics import Clocks, TopicFacts, is_on_time
 from pulsar_admin.store.history.as_of import Moment
 from pulsar_admin.store.history.versions import Flaw, Version
 from pulsar_admin.store.index.rebuild import Difference
+from pulsar_admin.store.kernels.columns import BATCH as BATCH_KIND
 from pulsar_admin.store.kernels.columns import RECORD
 from pulsar_admin.store.kernels.producers import number_spans
 from pulsar_admin.store.kernels.slots import SLOT
@@ -130,11 +139,11 @@ from pulsar_admin.store.model.resources import (
 )
 from pulsar_admin.store.model.topics import iter_partitioned, read_topic
 from pulsar_admin.store.nacks.tracker import NegativeAcksTracker
-from pulsar_admin.store.names import EARLIEST, EVENTS, FileKind, NamespaceName, parse_topic
+from pulsar_admin.store.names import EARLIEST, EVENTS, SEGMENT, FileKind, NamespaceName, TopicName, parse_topic
 from pulsar_admin.store.policies.rules import TOPIC_POLICIES
 from pulsar_admin.store.proto.bookkeeper_pb2 import LedgerMetadataFormat
-from pulsar_admin.store.proto.pulsar_api_pb2 import MessageIdData
-from pulsar_admin.store.recovery import restore
+from pulsar_admin.store.proto.pulsar_api_pb2 import MessageIdData, MessageMetadata
+from pulsar_admin.store.recovery import from_ledgers, restore, rolling
 from pulsar_admin.store.recovery.ack_history import TimeBound
 from pulsar_admin.store.recovery.deleted_nodes import PastCursor
 from pulsar_admin.store.recovery.evidence import COMPACTED, CURSOR
@@ -145,11 +154,13 @@ from pulsar_admin.store.reports.ledgers import iter_missing
 from pulsar_admin.store.reports.log_files import LogVerdict, _verify_map
 from pulsar_admin.store.reports.shell import Selection
 from pulsar_admin.store.reports.verify import EntryRow
+from pulsar_admin.store.rules import index as index_rules
 from pulsar_admin.store.rules.finding import Finding, Severity
 from pulsar_admin.store.rules.judging import weight
 from pulsar_admin.store.scan import ledgers_map, typed_values
 from pulsar_admin.store.scan.ledgers_map import FalseMap
 from pulsar_admin.store.scan.sources import ListedObject, list_prefix
+from pulsar_admin.store.search.doubts import Doubt
 from pulsar_admin.store.sources import log_files
 from pulsar_admin.store.sources.cluster import open_metadata
 from pulsar_admin.store.sources.ensemble import Address, Client, LiveEnsemble, parse_address
@@ -215,6 +226,7 @@ TOPIC = N(
     first_position=Position(7, -1),
     ledgers=[N(ledger_id=7, entries=5), N(ledger_id=9, entries=3)],
 )
+ROW = pa.record_batch({"x": [1]})
 BATCH = N(key=None, clock="publish", first=Position(1, 5, 2), last=Position(1, 5, 3))
 WINDOW = {"base": 5, "data": b"abc", "_buffer": b"abcd", "_fill": partial(int, "x")}
 """A window onto a file from byte 5 to before 8; reading elsewhere is an error."""
@@ -1277,6 +1289,146 @@ def test_what_is_refused_says_why() -> None:
     assert [(place, text, said) for place, given, text in asked if text not in (said := _refusal(place, given))] == []
 
 
+def _by(answers: dict[Any, Any]) -> Any:
+    """A function that answers by what it is given last, or raises the answer."""
+
+    def answer(*given: Any) -> Any:
+        if isinstance(found := answers[given[-1]], Exception):
+            raise found
+        return found
+
+    return answer
+
+
+class Taken(list[str]):
+    """Places of one file."""
+
+    take = list.__getitem__
+
+
+class InFiles(np.ndarray[Any, Any]):
+    """Places by the files that they are in."""
+
+    files = property(lambda self: self)
+    take = np.ndarray.__getitem__
+
+
+DAMAGED, GONE = MetadataCorrupt("it is damaged"), TopicNotFound("none")
+A, B, C = (parse_topic(f"a/b/{name}") for name in "abc")
+PLACES_IN_TURN = [Position(1, 5), Position(1, 4), Position(1, 6)]
+OF_A_NEWER = TopicName(A.namespace, "x", "newer")
+CLOSED_7 = N(state=LedgerState.CLOSED, last_entry_id=3)
+ENDS_LATER = N(sums=N(last_entry=4, max_lac=3))
+WRITTEN = WrittenFile("f", 0, rows=2)
+# fmt: off
+GOES_ON: dict[str, list[tuple[dict[str, Any], Any, object]]] = {
+    "store.recovery.recover:_undecodable_topics": [
+        ({"iter_topics": lambda txn: [A, B, C], "read_topic": _by({A: GONE, B: DAMAGED, C: DAMAGED})}, (None,),
+         [(B.path, "it is damaged"), (C.path, "it is damaged")])],
+    "store.recovery.rolling:_read_world": [
+        ({"iter_topics": lambda txn: [A, B], "read_topic": _by({A: DAMAGED, B: N(ids=[5])}), "iter_indexed_ids": list,
+          "read_evidence": lambda *of: [], "newest_known": lambda txn: 0, "find_chains": lambda evidence, known, cluster: known},
+         (N(reader=N(txn=()), cluster=""), passed := N(passed_over={}, data={})), rolling._World({}, {5: str(B)}, passed, 0))],  # type: ignore[arg-type]
+    "store.recovery.from_ledgers:_cursor": [
+        ({"_earlier_cursor": lambda *of: N(info=N(is_in_ledger=False), state="then", value=b"v")},
+         (N(earlier_value=lambda path: b"" if path.endswith("L0009") else None), N(cursors={A: {"s": [5, 9]}}), N(name=A), "s"),
+         from_ledgers._Cursor("s", "then", b"v", "the earlier state"))],  # type: ignore[arg-type]
+    "store.recovery.ledgers:iter_behind": [
+        ({"find_metadata": _by({5: None, 6: N(state=LedgerState.OPEN), 7: CLOSED_7, 8: CLOSED_7}),
+          "find_times": _by({5: None, 6: ENDS_LATER, 7: None, 8: ENDS_LATER}),
+          "find_owners": _by({8: [N(kind=OwnerKind.TOPIC, topic=str(A))]}), "_judge_behind": lambda reader, ledger_id, *of: ledger_id},
+         (N(txn=None), [5, 6, 7, 8]), [8])],
+    "store.dump.job:iter_window_rows": [
+        ({"_open_window": lambda *of: N(found=N(scan=N(unreadable=[]), missing=0), work=N(columns=())),
+          "_rows": lambda *of: [(3, [WRITTEN, b"row"])]},
+         (None, N(), N(as_one=None, level="rows", redact=False), job.Dumped()), [WRITTEN, b"row"])],
+    "deleted:deletion_hint": [
+        ({"find_node": lambda *of: None, "list_partitions": lambda *of: (), "iter_children": lambda *of: iter(()),
+          "change_numbers": lambda txn: [],
+          "store.history.servers.find_servers": list, "store.history.versions.is_named": lambda servers, path: path == A.partitioned_path,
+          "store.history.versions.log_bytes": lambda servers: 1 << 29}, (N(store=N(info=N(sources=()))), A),
+         f"whether it was deleted: pulsar-admin store history {A}")],
+    "options:Command.own_words": [
+        ({}, (N(make_parser=lambda ctx: N(parse_args=lambda words: ({"a": True, "c": "x"}, [], [])),
+                own_params=[click.Option([f"--{name}"]) for name in "abc"]), N(meta={options.WORDS: ()})), ("--a", "--c", "x", "--"))],
+    "page.collecting:_traffic": [
+        ({"parse_topic": str, "read_topic": _by({"a": DAMAGED, "b": "b", "c": "c"}), "read_timeline": lambda reader, topic, options: topic,
+          "usual_range": lambda reader, topic, clock: None if topic == "b" else (0, 5)},
+         (N(busiest=N(items=lambda: "abc"), reader=N(txn=None), unread=[]),), ["c"])],
+    "store.compaction.heads:_iter_keys": [
+        ({"read_topic": lambda *of: N(first_position=0, iter_positions=lambda first: [1, 2]),
+          "read_entry_head": _by({1: EntryCorrupt("x"), 2: N(metadata=N(partition_key="k"))})}, (N(txn=None), A), ["k"])],
+    "store.compaction.status:_find_form": [
+        ({"read_compacted_head": _by({3: N(metadata=MessageMetadata()), 2: N(metadata=MessageMetadata(num_messages_in_batch=1))})},
+         (None, N(last_entry_id=3)), forms.LEGACY)],
+    "store.compaction.verify:_Comparison._iter_kept": [
+        ({"_Entry": lambda batch, index, place: N(position=place, row={"kind": BATCH_KIND, "indexes": 0})},
+         (N(_found=N(entries=0, messages=0, nulls_kept=0, forms={}, add=lambda *of: None)),
+          N(batches=lambda: [N(rows=np.zeros(3, [("indexes", int), ("messages", int), ("kind", int)]), firsts=np.arange(4),
+                               slots=np.zeros(3, [("flags", int)]), position=PLACES_IN_TURN.__getitem__)])),
+         [N(position=Position(1, entry), row={"kind": BATCH_KIND, "indexes": 0}) for entry in (5, 6)])],
+    "store.compaction.spread:_Merging.run": [
+        ({"run_places": lambda *of: [("p", "first"), ("p", "second")], "_facts_of": lambda row: row},
+         (N(_source=N(transactional=False, encrypted_by_key=False, rule="", reader=N(files=None)), _retain_keyless=False, _weight=None,
+            _merge=lambda row, places: True), None, N(groups=list)), ["first", "second"])],
+    "store.dump.spread:WriteRows._written": [
+        ({"operations.iter_batches": lambda piece: [(N(ledger_ids=[one]), None) for one in (7, 9)]},
+         (N(of_ledgers={7: (0, "t"), 9: (1, "t")}, works=[N(made=_by({None: one})) for one in (None, N(entries=5, runs=()))]),
+          None, None),
+         [spread._Row(), spread._Row(head=[(5, 0)])])],
+    "store.facts.indexes:read_master_keys": [
+        ({"iter_imported_bookies": lambda info: [N(index_dirs=[Path("i")])], "is_rocksdb": lambda path: True,
+          "open_for_reading": lambda *of: nullcontext([("k", "flags"), ("k", "bad"), ("k", "locked")]),
+          "decode_ledgers_row": lambda key, value, where: _by({"flags": (-1, N(master_key=b"x")), "bad": DAMAGED,
+                                                               "locked": (7, N(master_key=b"x"))})(value)},
+         (N(store=N(info=None)),), MasterKeys(0, (7,)))],
+    "store.facts.managed_ledgers:other_ledgers": [
+        ({"iter_other_ledgers": lambda txn: [N(domain=SEGMENT), A, OF_A_NEWER], "iter_other_cursors": lambda *of: (),
+          "read_topic": _by({A: DAMAGED, OF_A_NEWER: N(ids=[7], number_of_entries=5, total_size_bytes=9)})},
+         (None,), (OtherLedger(str(OF_A_NEWER), "/managed-ledgers/a/b/newer", 1, 5, 9, 0),))],
+    "store.rules.index:_check_copies": [
+        ({"has_copies": lambda txn: True, "iter_logs": lambda txn: [N(file_id=5)],
+          "check_copies_row": _by({b"bad": IndexCorrupt("it is damaged"), b"good": 5, b"none": 6})},
+         (N(reader=N(txn=N(items=lambda name: [(b"k", value) for value in (b"bad", b"good", b"none")]))),),
+         [index_rules.COPIES_ROW_DAMAGED.at("copies 6b", "it is damaged"),
+          index_rules.COPIES_WITHOUT_FILE.at("copies of file 6", "no such file is catalogued")])],
+    "store.scan.operations:read_heads": [
+        ({"run_places": lambda *of: [("p", None), ("q", None)]}, (None, None, None), [("p", None), ("q", None)])],
+    "store.scan.places:PlacesReader._without_failed": [
+        ({"note_failure": lambda failed, part, error: failed.append((part.files.tolist(), str(error)))},
+         (N(read_places=lambda part: _by({1: None, 2: EntryLogCorrupt("bad"), 3: None, 4: MemoryError("full")})(part.files[0])),
+          np.array([1, 2, 3, 4, 2]).view(InFiles), None, []), [1, 3])],
+    "store.scan.topic_reads:nearest": [({}, ([Taken("ab"), Taken("c"), Taken("de")], 3), (Taken("c"), Taken("de")))],
+    "store.search.doubts:find_unseen": [
+        ({"store.model.cursors.iter_ledger_parts": lambda *of: [(7, 0, 4), (9, 0, 2), (9, 3, 4), (11, 0, 1)],
+          "find_doubt": lambda txn, ledger, entries, first=0: Doubt(ledger.ledger_id, first, entries - 1, 0, 1, 0),
+          "store.model.publish_times.is_stated_earlier": lambda *of: False},
+         (None, N(ledger=lambda one: None if one == 7 else N(ledger_id=one, entries=5, info=N(timestamp_ms=0))), [(0, 9)], 5, "auto"),
+         (Doubt(9, 0, 2, 0, 1, 0), Doubt(11, 0, 1, 0, 1, 0)))],
+    "store.tables.catalog:MessageTable._rounds": [
+        ({"read_topic": _by({A: DAMAGED, B: "b"})},
+         (N(reader=N(txn=None), problems=[], _in_namespaces=str, _parts=lambda *of: [(7, 0, 4)]),
+          N(chosen=lambda *of: [str(A), str(B)])), [([(7, 0, 4)], {7: str(B)})])],
+    "store.dump.job:_limited": [
+        ({"iter_window_rows": lambda *of: (ROW if number == 0 else int("no more is read") for number in range(2))},
+         (N(topic=None, reader=None, options=job.DumpOptions(), limit=1, problems=[]), lambda batch: batch), [ROW])],
+}
+# fmt: on
+"""By function: what stands in for what it asks, what it is given, and what it makes of good ones after a bad one."""
+
+
+def test_what_follows_is_reached(monkeypatch: pytest.MonkeyPatch) -> None:
+    for place, rows in GOES_ON.items():
+        for stands_in, given, expected in rows:
+            with monkeypatch.context() as patched:
+                for name, function in stands_in.items():
+                    patched.setattr(
+                        f"pulsar_admin.{name if name.startswith('store.') else place.partition(':')[0] + '.' + name}",
+                        function,
+                    )
+                assert _called(place, given) == expected, place
+
+
 @pytest.mark.parametrize(
     ("place", "content", "text"),
     [
@@ -1681,8 +1833,6 @@ def test_entries_that_another_directory_keeps_are_seen_after_one_without() -> No
 
 
 def test_ledgers_of_a_bookie_begin_at_0(monkeypatch: pytest.MonkeyPatch) -> None:
-    from contextlib import nullcontext
-
     from pulsar_admin.store.sources import index_places
 
     keys = [number.to_bytes(8, "big", signed=True) for number in (0, -1, 5)]

@@ -21,7 +21,7 @@ from pulsar_admin.store.codec.cursor import (
     encode_cursor_info,
 )
 from pulsar_admin.store.codec.wrapper import Wrapping, wrap
-from pulsar_admin.store.errors import EntryCorrupt, LimitExceeded, MetadataCorrupt, Unsupported
+from pulsar_admin.store.errors import EntryCorrupt, LimitExceeded, MetadataCorrupt, StoreError, Unsupported
 from pulsar_admin.store.names import Position
 from pulsar_admin.store.proto import managed_ledger_pb2
 from tests.encoders import encode_position_info
@@ -239,6 +239,11 @@ def test_only_the_entries_needed_are_taken() -> None:
     entries = iter([_footer(parts), *reversed(parts), OTHER, VECTOR_10])
     decode_cursor_ledger(entries, "ledger 12")
     assert list(entries) == [OTHER, VECTOR_10]
+    for newest, left in ((b"", [OTHER, VECTOR_10]), (b"\x08\x0a\x1f\x01", [VECTOR_10])):
+        entries = iter([newest, OTHER, VECTOR_10])
+        with pytest.raises(StoreError, match="the newest entry is"):
+            decode_cursor_ledger(entries, "ledger 12")
+        assert list(entries) == left
 
 
 @pytest.mark.parametrize("size", [23, 50, 100, 150, 300])
