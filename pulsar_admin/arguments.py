@@ -281,7 +281,7 @@ def _python_words(said: Mapping[str, str], values: tuple[Any, ...]) -> Iterator[
             session = getattr(values[0], "_session", None) if values else None
             error.change_hint(hint if session is None else typable_in(hint, session.path))
             error.change_message(
-                re.sub(r"(?<!\S)--([a-z]+(?:-[a-z]+)*)(?!\S)", partial(_parameter, said), error.message)
+                re.sub(r"(?<!\S)--([a-z]+(?:-[a-z]+)*)(?![^\s:])", partial(_parameter, said), error.message)
             )
         raise
 

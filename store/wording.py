@@ -144,7 +144,7 @@ def line_of(
     """
     shown = [(_shown_field(name, value), _says(name, value, usual or {})) for name, value in fields.items()]
     if sum(len(text) + 2 for text, _ in shown) > _MOST_LETTERS:
-        shown = [(text, says) for text, says in shown if says]
+        shown = [(text, says) for text, says in shown if says] or shown
     texts, letters = [], len(kind) + len("() …")
     for text, _ in shown:
         letters += len(text) + 2
@@ -185,8 +185,8 @@ def _shown_field(name: str, value: object) -> str:
     if value is None or isinstance(value, (bool, int, float)):
         return f"{name}={value!r}"
     if isinstance(value, Struct):
-        is_named = type(value).__str__ is not object.__str__
-        return f"{name}={value}" if is_named else f"{name}={type(value).__name__}(…)"
+        is_shown = type(value).__str__ is not object.__str__ or len(str(value)) <= _MOST_OF_TEXT
+        return f"{name}={value}" if is_shown else f"{name}={type(value).__name__}(…)"
     try:
         return f"len({name})={len(value)}"  # type: ignore[arg-type]  # most that is left has one
     except TypeError:

@@ -89,7 +89,8 @@ class Plan(Struct, frozen=True):
 
     def __repr__(self) -> str:
         if not isinstance(self._plan, store_plans.Plan):  # what it would do may take long to find
-            return bracketed(f"plan: {self.command}")
+            of = self._request and (self._request.made_of or self._request.values)
+            return bracketed(f"plan: {self.command}{f' of {_shown(of)}' if of else ''}")
         return bracketed(f"plan: {changes.change_words(self._plan.preview())}")
 
     def _repr_html_(self) -> str:
@@ -314,8 +315,6 @@ def read_plan_file(session: Session, path: Path) -> Plan:
     reports = shown_by(plan)
     kept.check(file_of(plan, reports))
     steps = plan._plan
-    return (
-        replace(plan, _plan=replace(steps, shown=lambda: reports))
-        if isinstance(steps, store_plans.WritingPlan)
-        else plan
-    )
+    if isinstance(steps, store_plans.WritingPlan):
+        return replace(plan, _plan=replace(steps, shown=lambda: reports))
+    return plan

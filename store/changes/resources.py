@@ -61,7 +61,9 @@ class NodeChange(Struct, frozen=True):
 
 
 def _plan_node(txn: Txn, command: str, resource: str, path: str, after: JsonObject | None, now_ms: int) -> Plan:
-    """Plan the change of one node by a command, whose verb says what it does; raises MetadataCorrupt."""
+    """Plan the change of one node by a command, whose verb says what it does; raises MetadataCorrupt, InvalidValue."""
+    if path.endswith("/"):  # ZooKeeper refuses such a node
+        raise InvalidValue(f"{command}: the name is empty")
     verb = command.partition(" ")[2].partition("-")[0]
     return plan_nodes(txn, ChangeKind(command, f"{verb} {{place}}"), [NodeChange(resource, path, after)], now_ms)
 
@@ -204,7 +206,7 @@ def plan_delete_cluster(txn: Txn, cluster: str, now_ms: int) -> Plan:
     if policies or _has_legacy_namespaces(txn, cluster):
         raise Refused("Cluster not empty", cluster=cluster)
     removed = [NodeChange(f"cluster {cluster}", resources.cluster_path(cluster), None)]
-    if find_node(txn, resources.domain_path(cluster, "")) is not None:  # upstream looks there; RocksDB has no such node
+    if find_node(txn, resources.domains_path(cluster)) is not None:  # upstream looks there; RocksDB has no such node
         removed += [
             NodeChange(_domain(cluster, one), resources.domain_path(cluster, one), None)
             for one in resources.read_domains(txn, cluster)

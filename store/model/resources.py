@@ -273,9 +273,14 @@ def migration_path(cluster: str) -> str:
     return f"{_CLUSTERS_PATH}/{cluster}/policies"
 
 
+def domains_path(cluster: str) -> str:
+    """Return the metadata path below which the failure domains of a cluster are."""
+    return f"{_CLUSTERS_PATH}/{cluster}/failureDomain"
+
+
 def domain_path(cluster: str, domain: str) -> str:
-    """Return the metadata path of a failure domain; of an empty name, of all."""
-    return f"{_CLUSTERS_PATH}/{cluster}/failureDomain/{domain}".removesuffix("/")
+    """Return the metadata path of a failure domain."""
+    return f"{domains_path(cluster)}/{domain}"
 
 
 def list_clusters(txn: Txn) -> list[str]:
@@ -311,7 +316,7 @@ def read_migration(txn: Txn, cluster: str) -> JsonObject:
 
 def read_domains(txn: Txn, cluster: str) -> dict[str, JsonObject]:
     """Return the failure domains of a cluster in upstream's order; raises MetadataCorrupt."""
-    nodes = {name: find_json(txn, domain_path(cluster, name)) for name in iter_children(txn, domain_path(cluster, ""))}
+    nodes = {name: find_json(txn, domain_path(cluster, name)) for name in iter_children(txn, domains_path(cluster))}
     return {name: domain for name in hash_order(nodes) if (domain := nodes[name]) is not None}
 
 

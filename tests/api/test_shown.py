@@ -58,7 +58,9 @@ def test_a_plan_says_what_it_would_do(store: pa.Store) -> None:
         [f'{{"topic":"{PLAIN}","subscription":"{name}","messageId":"earliest"}}' for name in ("half", "holes")]
     )
     assert repr(several) == f"<plan: reset 2 cursors of {PLAIN}>"
-    assert repr(store.topic("acme/orders/compacted").compaction().run()) == "<plan: compaction run>"
+    compacted = store.topic("acme/orders/compacted")
+    assert repr(compacted.compaction().run()) == f"<plan: compaction run of '{compacted.name}'>"
+    assert repr(store.copy(PLAIN, source="other")) == f"<plan: topics copy of '{PLAIN}'>"
 
 
 def test_messages_say_whose_they_are(store: pa.Store) -> None:
@@ -90,6 +92,10 @@ def test_every_answer_is_shown_on_one_line_that_says_something(store: pa.Store) 
         assert "=" in repr(answer)
     assert repr(plain.stats()).startswith("TopicStats(storage_size=53883, backlog_size=53883, len(subscriptions)=5")
     assert repr(half.backlog()) == "Extent(entries=150, messages=150, bytes=27009)"
+    consumed = store.topic("acme/orders/compacted").cursor("__compaction").analyze()
+    assert repr(consumed).startswith("BacklogAnalysis(entries=0, messages=0, ")
+    retention = store.topic("acme/orders/compacted").policies_in_force().retention
+    assert repr(retention) == "RetentionInForce(retention=Retention(time_minutes=-1, size_mb=-1), source='namespace')"
 
 
 def cells_of(html: str) -> list[list[str]]:
