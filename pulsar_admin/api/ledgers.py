@@ -261,7 +261,10 @@ def forecast_of(
 
 
 class Ledger(Planner):
-    """A ledger, listed in the metadata or only known from entries in logs. All methods raise LedgerNotFound."""
+    """A ledger, listed in the metadata or only known from entries in logs.
+
+    All methods raise LedgerNotFound, and MetadataCorrupt where a ledger without entries has damaged metadata.
+    """
 
     def __init__(self, session: Session, ledger_id: int) -> None:
         self._session = session
@@ -273,7 +276,7 @@ class Ledger(Planner):
         return self._ledger_id
 
     def info(self) -> ledger_facts.LedgerFacts:
-        """Return state, end, sizes in bytes, metadata, indexed and missing entries, files, and references; raises MetadataCorrupt."""
+        """Return state, end, sizes in bytes, metadata, indexed and missing entries, files, and references."""
         return self._session.ask(ledger_facts.read_ledger_facts, self._ledger_id)
 
     def owners(self) -> LedgerOwners:
@@ -283,12 +286,15 @@ class Ledger(Planner):
     def entries(self, first: int = 0, last: int | None = None) -> Iterator[verifying.EntryRow]:
         """Yield the entries ``first`` to ``last``, each read and its digest verified: location, times and sizes.
 
-        ``state`` is ``ok``, ``missing`` (in no file), or the problem. Raises EntryNotFound (``first`` is after the last one), InvalidValue.
+        ``state`` is ``ok``, ``missing`` (in no file), or the problem. Damaged metadata gives a PartialData warning. Raises EntryNotFound
+        (``first`` is after the last one), InvalidValue.
         """
         start = arguments.whole_number("first", first, 0, LONG_MAX)
         end = None if last is None else arguments.whole_number("last", last, -1, LONG_MAX)
         with self._session.reader() as reader:
-            yield from verifying.iter_entry_rows(reader, self._ledger_id, start, end)
+            yield from verifying.iter_entry_rows(
+                reader, self._ledger_id, start, end, lambda error: self._session.partial([error])
+            )
 
     def read(self, entry_id: int) -> bytes:
         """Return the payload of one entry, as a bookie would send it; raises EntryNotFound, EntryCorrupt."""

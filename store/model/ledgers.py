@@ -246,6 +246,20 @@ def read_ledger(txn: Txn, ledger_id: int) -> Ledger:
     return ledger
 
 
+def read_past_damage(txn: Txn, ledger_id: int) -> tuple[Txn, Ledger, MetadataCorrupt | None]:
+    """Return the ledger and what it was read from: without its metadata, as its entries tell, where that is damaged, and the error then.
+
+    Raises LedgerNotFound, and MetadataCorrupt for a ledger without entries.
+    """
+    try:
+        return txn, read_ledger(txn, ledger_id), None
+    except MetadataCorrupt as error:
+        if find_sums(txn, ledger_id) is None:
+            raise
+        without = txn.with_rows("tree", {tree_key(ledgermetadata.ledger_path(ledger_id)): None})
+        return without, read_ledger(without, ledger_id), error
+
+
 def find_ledger(txn: Txn, ledger_id: int) -> Ledger | None:
     """Return the ledger, or None when neither metadata nor entries know it; raises MetadataCorrupt and IndexCorrupt."""
     return _kept(txn, _find_ledger, ledger_id)

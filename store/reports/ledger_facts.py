@@ -11,7 +11,7 @@ from pulsar_admin.store.errors import LedgerNotFound
 from pulsar_admin.store.model.broken import find_missing
 from pulsar_admin.store.model.coverage import Coverage, OpenEnd, read_coverage, read_open_end
 from pulsar_admin.store.model.ledger_owners import all_owners
-from pulsar_admin.store.model.ledgers import is_in_tiered_storage, iter_blocks, missing_ranges, read_ledger
+from pulsar_admin.store.model.ledgers import is_in_tiered_storage, iter_blocks, missing_ranges, read_past_damage
 from pulsar_admin.store.wording import Answer
 
 LOST, OFFLOADED, UNKNOWN = "LOST", "OFFLOADED", "UNKNOWN"
@@ -44,9 +44,9 @@ class LedgerFacts(Answer, frozen=True):
 
 
 def read_ledger_facts(txn: Txn, ledger_id: int) -> LedgerFacts:
-    """Return everything known about a ledger; raises LedgerNotFound, MetadataCorrupt, IndexCorrupt."""
+    """Return everything known about a ledger; raises LedgerNotFound, IndexCorrupt, MetadataCorrupt for one without entries."""
     try:
-        ledger = read_ledger(txn, ledger_id)
+        view, ledger, _ = read_past_damage(txn, ledger_id)
     except LedgerNotFound:
         owners = find_owners(txn, ledger_id)
         if not owners:
@@ -85,7 +85,7 @@ def read_ledger_facts(txn: Txn, ledger_id: int) -> LedgerFacts:
         missing=missing,
         lost=lost.reason if lost is not None and (index is None or ledger.metadata) else None,
         files=tuple(log.path for file_id in sorted(file_ids) if (log := find_log(txn, file_id)) is not None),
-        coverage=read_coverage(txn, ledger),
-        open_end=read_open_end(txn, ledger),
+        coverage=read_coverage(view, ledger),
+        open_end=read_open_end(view, ledger),
         owners=owners if index is None else (index,),
     )

@@ -5,7 +5,7 @@ The kernel checks a location block at a time; what it does not believe, the entr
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
@@ -18,7 +18,7 @@ from pulsar_admin.store.db.blocks import Block
 from pulsar_admin.store.db.files import find_log
 from pulsar_admin.store.errors import EntryCorrupt, EntryNotFound, InvalidValue, StoreError
 from pulsar_admin.store.model.coverage import find_outside
-from pulsar_admin.store.model.ledgers import iter_blocks, missing_ranges, read_ledger
+from pulsar_admin.store.model.ledgers import iter_blocks, missing_ranges, read_past_damage
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.wording import Answer, one_line
 
@@ -66,13 +66,17 @@ class EntryRow(Answer, frozen=True):
     messages: int | None = None
 
 
-def iter_entry_rows(reader: EntryReader, ledger_id: int, first: int, last: int | None) -> Iterator[EntryRow]:
+def iter_entry_rows(
+    reader: EntryReader, ledger_id: int, first: int, last: int | None, fail: Callable[[StoreError], None]
+) -> Iterator[EntryRow]:
     """Yield the entries ``first`` to ``last`` (default: to the end) of a ledger in order, those that no file holds included.
 
-    Raises LedgerNotFound, EntryNotFound if ``first`` is after the last entry, and InvalidValue if it is after ``last``; a bad entry is
-    a row.
+    Damaged metadata goes to ``fail``, and the entries in the files are yielded. Raises LedgerNotFound, EntryNotFound if ``first`` is after
+    the last entry, and InvalidValue if it is after ``last``; a bad entry is a row.
     """
-    ledger = read_ledger(reader.txn, ledger_id)
+    _, ledger, damage = read_past_damage(reader.txn, ledger_id)
+    if damage is not None:
+        fail(damage)
     # -1 is the last entry id of an empty ledger, and of no other.
     if last is not None and first > last and (last > -1 or ledger.entries):
         raise InvalidValue(f"first={first} is after last={last}")
@@ -125,19 +129,20 @@ def _entry_row(reader: EntryReader, block: Block, index: int, is_compacted: bool
 
 
 def verify_ledger(reader: EntryReader, ledger_id: int, chains: LedgerChains | None = None) -> LedgerVerdict:
-    """Read and check every entry of a ledger; raises LedgerNotFound, MetadataCorrupt for metadata that cannot be read.
+    """Read and check every entry of a ledger; raises LedgerNotFound, MetadataCorrupt for damaged metadata of a ledger without entries.
 
     ``chains`` reads the entries of several ledgers.
     """
     from pulsar_admin.store.scan.length_chains import LedgerChains, LengthChain
 
-    ledger = read_ledger(reader.txn, ledger_id)
+    txn, ledger, damage = read_past_damage(reader.txn, ledger_id)
     chain = LengthChain(last=(-1, 0))  # the first entry carries its own payload
     chain.join((chains or LedgerChains(reader, [ledger_id])).chain(ledger_id))
     verdict = LedgerVerdict(ledger_id, chain.entries, chain.bytes)
     verdict.missing = missing_ranges(reader.txn, ledger) if ledger.metadata else ()
     verdict.missing_entries = sum(last - first + 1 for first, last in verdict.missing)
-    outside = find_outside(reader.txn, ledger)
+    verdict.metadata_problems += [] if damage is None else [damage.message]
+    outside = find_outside(txn, ledger)
     verdict.unserved = outside.entries if outside else 0
     verdict.damaged_entries, verdict.damaged = chain.damaged_entries, chain.damaged
     verdict.unverified = chain.unverified

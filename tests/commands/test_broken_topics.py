@@ -321,6 +321,12 @@ def test_damaged_metadata_of_a_ledger_is_told_by_every_answer(tmp_path: Path, wh
     assert "25 entries can be read; then comes 18:0" in whole_cli.on(store, f"topics why {PLAIN} -s never").stdout
     row = next(row for row in whole_cli.rows(store, "ledgers list") if row["ledgerId"] == 18)
     assert (row["state"], row["entries"], row["missingEntries"], row["size"]) == ("UNREADABLE", 25, None, 4692)
+    entries = whole_cli.on(store, "ledgers entries 18 --limit 2 -o jsonl").ends(1, "/ledgers/00/0000/L0018")
+    assert [row["state"] for row in entries.json_lines] == ["ok", "ok"]
+    verdict = whole_cli.on(store, "ledgers verify 18 -o json").ends(1).json[0]
+    assert (verdict["entries"], len(verdict["metadataProblems"])) == (25, 1)
+    info = whole_cli.on(store, "ledgers info 18").ends(1).json
+    assert (info["state"], info["entries"], info["lost"]) == ("UNREADABLE", 25, "no-metadata")
     refused = whole_cli.on(store, f"topics reset-cursor {PLAIN} -s half -m 18:0")
     assert "ledgers restore 18; --force" in refused.stderr
 
