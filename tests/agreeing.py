@@ -97,7 +97,8 @@ def _check_numbers(store: Store, found: Sequence[Finding]) -> Overview | None:
     assert sum(row.value for row in metrics["findings"]) == sum(counts.values())
     assert [row.value for row in metrics["unreadable"]] == [overview.unreadable]
     # What cannot be read is told by a finding, and no screen counts it as if it were not there.
-    codes = {one.code for one in found if "persistent://" in one.where or one.code not in UNREADABLE}
+    read = ("persistent://", "segment://")
+    codes = {one.code for one in found if any(domain in one.where for domain in read) or one.code not in UNREADABLE}
     assert bool(codes & UNREADABLE) <= bool(overview.unreadable) <= bool(codes & {*NOT_READ, *UNREADABLE})
     with suppress(IndexCorrupt):
         summary = store.summary()
