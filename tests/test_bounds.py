@@ -82,6 +82,7 @@ from pulsar_admin.store.disks.live_records import NOWHERE, LocationsIndex
 from pulsar_admin.store.disks.reclaim import LogAction, Room, _LogReader
 from pulsar_admin.store.disks.salvage import FilePlace, read_missing
 from pulsar_admin.store.doctor.diagnosing import EACH_MOST, sum_up
+from pulsar_admin.store.doctor.since import FindingComparison
 from pulsar_admin.store.dump import job, spread
 from pulsar_admin.store.dump.source import _iter_files
 from pulsar_admin.store.dump.written import WrittenFile
@@ -110,10 +111,14 @@ from pulsar_admin.store.errors import (
     Unsupported,
 )
 from pulsar_admin.store.facts import vanished
+from pulsar_admin.store.facts.backlogs import CutMessage
+from pulsar_admin.store.facts.cluster import UnreadableTopic
 from pulsar_admin.store.facts.indexes import MasterKeys, iter_log_ledgers
 from pulsar_admin.store.facts.managed_ledgers import OtherLedger
+from pulsar_admin.store.facts.next_message import NextMessage
 from pulsar_admin.store.facts.numbers import Blocker
 from pulsar_admin.store.facts.partitions import Partitions, find_disagreeing
+from pulsar_admin.store.facts.starts import Start, StartFact
 from pulsar_admin.store.facts.topics import Clocks, TopicFacts, is_on_time
 from pulsar_admin.store.history.as_of import Moment
 from pulsar_admin.store.history.versions import Flaw, Version
@@ -1317,6 +1322,7 @@ DAMAGED, GONE = MetadataCorrupt("it is damaged"), TopicNotFound("none")
 A, B, C = (parse_topic(f"a/b/{name}") for name in "abc")
 PLACES_IN_TURN = [Position(1, 5), Position(1, 4), Position(1, 6)]
 OF_A_NEWER = TopicName(A.namespace, "x", "newer")
+NO_FILE = Path("/dev/null")
 CLOSED_7 = N(state=LedgerState.CLOSED, last_entry_id=3)
 ENDS_LATER = N(sums=N(last_entry=4, max_lac=3))
 WRITTEN = WrittenFile("f", 0, rows=2)
@@ -1382,6 +1388,49 @@ GOES_ON: dict[str, list[tuple[dict[str, Any], Any, object]]] = {
           "decode_ledgers_row": lambda key, value, where: _by({"flags": (-1, N(master_key=b"x")), "bad": DAMAGED,
                                                                "locked": (7, N(master_key=b"x"))})(value)},
          (N(store=N(info=None)),), MasterKeys(0, (7,)))],
+    "store.facts.backlogs:_find_cut_at": [
+        ({}, (N(around=lambda edge: {"a": {1: 50}, "b": {0: 51, 1: 52}}, is_read=lambda *of: False, whole_from=lambda rank: 51,
+                at=lambda rank: N(number=0, total=2, producer="p", uuid="b"), topic=N(at_rank=lambda rank: Position(1, rank))),
+              [(40, 52)], [2**20]), CutMessage(Position(1, 51), 0, 2, "p", (1,), Position(1, 51), False, Position(1, 51), 0))],
+    "store.facts.cluster:ClusterFacts._read_topics": [
+        ({"iter_topics": lambda txn: [A, B, C], "iter_other_ledgers": lambda txn: [OF_A_NEWER],
+          "TopicFacts": lambda reader, topic, *of: topic, "read_topic": _by({B: Unsupported("newer"), C: DAMAGED, OF_A_NEWER: "good"})},
+         (N(reader=N(txn=None), vanished=N(topics=())), 0, None, lambda name: name is A),
+         [UnreadableTopic(str(C), C.path, DAMAGED), "good"])],
+    "store.facts.next_message:read_next_message": [
+        ({"MessageReader": lambda reader: N(read_header=lambda place: N(metadata=MessageMetadata(publish_time=5), broker=None)),
+          "explode": lambda header, place: [N(position=Position(1, 2, index), key=f"k{index}", sequence_id=index, deliver_at_ms=0,
+                                              encrypted=False) for index in range(3)]},
+         (None, N(batch_deletes={Position(1, 2): (0b110,)}), Position(1, 2)),
+         NextMessage(Position(1, 2), 5, None, "", "k1", 1, 0, None, None, 0, 2, False))],
+    "store.facts.partitions:find_disagreeing": [
+        ({"iter_topics": lambda txn, containing: (), "iter_partitioned": lambda txn: [parse_topic(f"a/b/{EVENTS}"), B, C],
+          "find_node": lambda *of: 5, "read_partitioned": _by({B: DAMAGED, C: PartitionedTopic(0)}), "_sized": lambda txn, one: one.name},
+         (None,), (C,))],
+    "store.facts.starts:_journal_facts": [
+        ({"read_marks": lambda *of: {Path("none/1"): N(journal_id=5), Path("none/2"): N(journal_id=6)},
+          "is_first_journal_missing": lambda *of: True}, (None, False),
+         [StartFact(Start.NO_JOURNAL, Path(f"none/{one}"), None, {"journal": 4 + one}) for one in (1, 2)])],
+    "store.facts.starts:iter_server_facts": [
+        ({"iter_log_files": lambda server: [(1, NO_FILE), (10, NO_FILE)], "_why_epochs_refused": lambda *of: "",
+          "_log_facts": lambda *of: [of],
+          "iter_snapshot_files": lambda servers: [N(zxid=zxid, path=Path(f"snapshot.{zxid}")) for zxid in (5, 9, 11)],
+          "_is_readable": lambda snapshot, thorough: snapshot.zxid != 11}, {"server": N(snapshots=Path()), "thorough": False},
+         [StartFact(Start.SNAPSHOT_DAMAGED, Path("snapshot.11"), None, {"names": ["snapshot.11"], "base": 9, "first": 1}),
+          ([(10, NO_FILE)], [(1, NO_FILE)])])],
+    "store.facts.starts:_log_facts": [
+        ({"_replay": lambda data: (16, "bad", 0)}, ([(2, Path(__file__))], [(1, NO_FILE)]),
+         [StartFact(Start.LOG_DAMAGED, NO_FILE, None, {"offset": 16, "why": "bad"})])],
+    "store.facts.transactions:has_snapshot": [
+        ({"_SNAPSHOTS": ["none", "bad"], "find_node": lambda txn, path: path.endswith("bad") or None,
+          "read_topic": lambda *of: NEWER.any()},
+         (N(txn=None), A), True)],
+    "store.doctor.since:compare": [
+        ({"_changes": lambda *of: [(None, N(worst=N(severity=Severity.NOTE)), None),
+                                     (None, N(worst=N(severity=Severity.WARNING), count=3), None)]},
+         {"before": (), "found": (), "each": 1, "severities": [Severity.WARNING]}, FindingComparison((), 3, ()))],
+    "store.db.tree:iter_children_and_keys": [
+        ({}, (N(parts=lambda *of: [(b"\xff", b"k\xff"), (b"b", b"kb")]), "/t"), [("b", b"kb")])],
     "store.facts.managed_ledgers:other_ledgers": [
         ({"iter_other_ledgers": lambda txn: [N(domain=SEGMENT), A, OF_A_NEWER], "iter_other_cursors": lambda *of: (),
           "read_topic": _by({A: DAMAGED, OF_A_NEWER: N(ids=[7], number_of_entries=5, total_size_bytes=9)})},
