@@ -34,7 +34,7 @@ from pulsar_admin.store.changes.subscriptions import own_ledgers
 from pulsar_admin.store.changes.topics import plan_topic
 from pulsar_admin.store.codec import entrylog, offload, sequencefile
 from pulsar_admin.store.codec.buffer import Reader
-from pulsar_admin.store.codec.claims import SCHEMA_KEY, TOPIC_KEY
+from pulsar_admin.store.codec.claims import COMPACTED_COMPONENT, SCHEMA_KEY, TOPIC_KEY
 from pulsar_admin.store.codec.compression import ZLIB
 from pulsar_admin.store.codec.cursor import (
     CursorInfo,
@@ -104,6 +104,7 @@ from pulsar_admin.store.errors import (
     NotWritable,
     Refused,
     SliceFailed,
+    SourceChanged,
     SourceNotFound,
     StalePlan,
     StoreError,
@@ -120,6 +121,7 @@ from pulsar_admin.store.facts.numbers import Blocker
 from pulsar_admin.store.facts.partitions import Partitions, find_disagreeing
 from pulsar_admin.store.facts.starts import Start, StartFact
 from pulsar_admin.store.facts.topics import Clocks, TopicFacts, is_on_time
+from pulsar_admin.store.facts.values import UnknownValues
 from pulsar_admin.store.history.as_of import Moment
 from pulsar_admin.store.history.versions import Flaw, Version
 from pulsar_admin.store.index.rebuild import Difference
@@ -1322,6 +1324,10 @@ DAMAGED, GONE = MetadataCorrupt("it is damaged"), TopicNotFound("none")
 A, B, C = (parse_topic(f"a/b/{name}") for name in "abc")
 PLACES_IN_TURN = [Position(1, 5), Position(1, 4), Position(1, 6)]
 OF_A_NEWER = TopicName(A.namespace, "x", "newer")
+CHUNK_0 = N(metadata=N(uuid="u", chunk_id=0))
+GONE_SCAN = N(plan=_Unreadable(SourceChanged("gone")).plan, missing=None)
+HERE_SCAN = N(plan=lambda cut: ["piece"], pieces=[], take=lambda piece, table: [(N(bytes=5), "runs")], missing=None)
+CUT_SCAN = N(plan=lambda cut: ["piece"], pieces=["piece"], take=_Unreadable(SourceChanged("cut")).take, missing=None)
 NO_FILE = Path("/dev/null")
 CLOSED_7 = N(state=LedgerState.CLOSED, last_entry_id=3)
 ENDS_LATER = N(sums=N(last_entry=4, max_lac=3))
@@ -1431,6 +1437,56 @@ GOES_ON: dict[str, list[tuple[dict[str, Any], Any, object]]] = {
          {"before": (), "found": (), "each": 1, "severities": [Severity.WARNING]}, FindingComparison((), 3, ()))],
     "store.db.tree:iter_children_and_keys": [
         ({}, (N(parts=lambda *of: [(b"\xff", b"k\xff"), (b"b", b"kb")]), "/t"), [("b", b"kb")])],
+    "store.facts.values:unknown_values": [
+        ({"iter_unusual": lambda txn: [(b"x", b""), (b"r", b"bad"), (b"r", b"good")], "_ROOTS": b"r",
+          "decode_node": _by({b"bad": IndexCorrupt("it is damaged"), b"good": N(path="/p", value=b"")}),
+          "unknown_in": lambda path, value: ("S", ["field 9"])}, (None,), (UnknownValues("S", ("field 9",), 1, "/p"),))],
+    "store.facts.vanished:_iter_orphans": [
+        ({"loose_of": lambda *of: [5, 7, 9], "sorted_ledger_ids": lambda txn: (), "has_owners": lambda txn, ledger_id: ledger_id == 5,
+          "find_ledger": _by({7: None, 9: N(metadata=N(custom={"x": b""}, state=LedgerState.CLOSED, last_entry_id=3), size_bytes=8)}),
+          "claimed_paths": lambda custom: iter(custom), "claims.claimed_topic": lambda custom: A},
+         (N(txn=N(get=lambda *of: None)),), [vanished._LedgerOfGoneNode("x", A, 9, None, False, False, 4, 8)])],
+    "store.facts.vanished:_detached": [
+        ({"has_row": lambda txn, path: path == B.path, "_has_view": lambda *of: False, "read_topic": lambda *of: None,
+          "store.compaction.status.unfit_text": lambda *of: ""},
+         (N(txn=None), [N(name=name, component=COMPACTED_COMPONENT, entries=3, ledger_id=7, bytes=5) for name in (A, B)]),
+         [vanished.DetachedView(B, 7, 3, 5, "", ())])],
+    "store.index.build:_scan_here": [
+        ({"is_url": lambda place: place == "url", "_scan_on": lambda *of: ["of a URL"], "store.engine.local.LocalEngine": lambda *of: None,
+          "part_of": lambda store, log: log, "FileScan": lambda log, *of, **how: N(batches=log.batches, next_offset=0),
+          "_has_vanished": lambda *of: True, "_Step": lambda log, scan, *step: step},
+         (N(path=None), [N(place=lambda path, at=at: at, mode=None, next_offset=0, size_bytes=5, batches=batches)
+                         for at, batches in (("url", list), ("gone", _Unreadable(SourceChanged("gone")).batches), ("here", list))],
+          N(digests=None, verify=True, advance=int)), ["of a URL", (0, [], True)])],
+    "store.index.build:_scan_on": [
+        ({"store.index.scan.EngineScan": lambda part, file_id, operation: [None, GONE_SCAN, HERE_SCAN, CUT_SCAN][file_id],
+          "store.index.scan.ScanRuns": lambda *of: None, "part_of": lambda *of: None, "_has_vanished": lambda *of: True,
+          "_check_all": lambda *of: None, "_Step": lambda log, scan, *step: (log.file_id, *step)},
+         (N(memory_bytes=1 << 30, failed=[], run=lambda *of: [(N(file_id=one), "table") for one in (1, 3, 3, 2)]), None,
+          [N(file_id=one) for one in (1, 2, 3)], N(digests=None, verify=True, advance=int)), [(2, 0, [], True), (2, 5, "runs", True)])],
+    "store.scan.reducing:Reductions._read_here": [
+        ({"_in_windows": lambda *of: [(0, N(row="enough", bytes=0)), (0, N(bytes=0)), (1, N(bytes=0))]},
+         (N(_reduction=N(window_entries=1, is_enough=lambda row: row == "enough", joined=max, judge=str, close=str), _reader=N(advance=int),
+            _rows_here=lambda scan, places: [places.row]), None), "enough")],
+    "store.scan.reducing:Reductions._pieces": [
+        ({"_slice_of": lambda group, paths, size_bytes: paths},
+         (N(_reader=N(files=N(path_of=_by({1: SourceChanged("gone"), 2: "here"})), advance=int)), N(slots=1, memory_bytes=1 << 30),
+          [N(places=N(bytes=1, files=[one])) for one in (1, 2)]), [{2: "here"}])],
+    "store.scan.topic_reads:_PieceMessages._earlier": [
+        ({"_positions": lambda before: [3, 2, 1], "is_chunk": lambda metadata: True},
+         (N(_before=None, read_header=_by({1: EntryCorrupt("it is damaged"), 2: N(metadata=N(uuid="v")), 3: CHUNK_0})), "u", 1),
+         [(CHUNK_0, 3)])],
+    "store.scan.following:Follower._plan": [
+        ({"_pieces_of": lambda file, *of: [file.id], "Recent": lambda: "none yet"},
+         (N(_followed=N(slice_bytes=9)), N(recent={}, marks={}), N(of=lambda file: N(owner="o"), marks={}),
+          [N(file=N(kind=FileKind.JOURNAL, id=one), start=0, end=5, looked_at=False) for one in (1, 2)]),
+         (((1,), (2,)), {"o": "none yet"}))],
+    "store.tables.entries:_read_listed": [
+        ({"pq.ParquetFile": lambda source, **how: nullcontext(N(
+            schema_arrow=N(names=["ledger_id"]), num_row_groups=1, read_row_group=lambda *of, **how: "rows",
+            metadata=N(row_group=lambda group: N(column=lambda at: N(statistics=N(min=5, max=9)))))),
+          "_named": lambda rows, low, high: {7: rows}},
+         (N(open_input=lambda path: nullcontext()), [N(ledgers=None), N(ledgers=(5, 9), path="p")], [6, 8]), {7: "rows"})],
     "store.facts.managed_ledgers:other_ledgers": [
         ({"iter_other_ledgers": lambda txn: [N(domain=SEGMENT), A, OF_A_NEWER], "iter_other_cursors": lambda *of: (),
           "read_topic": _by({A: DAMAGED, OF_A_NEWER: N(ids=[7], number_of_entries=5, total_size_bytes=9)})},
