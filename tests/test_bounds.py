@@ -23,12 +23,17 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
+from kazoo.exceptions import AuthFailedError, NoAuthError, UnimplementedError
+from msgspec import to_builtins
 from msgspec.structs import replace
 from pyarrow import fs
 from pyroaring import BitMap64
 
 from pulsar_admin import options
+from pulsar_admin.api.cursors import Cursors
+from pulsar_admin.api.plan import Plan
 from pulsar_admin.commands.store.check import CheckRow
+from pulsar_admin.errors import failure_of
 from pulsar_admin.page.charts import Box
 from pulsar_admin.store.changes.subscriptions import own_ledgers
 from pulsar_admin.store.changes.topics import plan_topic
@@ -68,6 +73,7 @@ from pulsar_admin.store.codec.schema import (
     encode_schema_locator,
 )
 from pulsar_admin.store.codec.transactions import COMMITTED, TxnId
+from pulsar_admin.store.codec.zookeeper_reads import NO_AUTH, Failed
 from pulsar_admin.store.compaction import forms
 from pulsar_admin.store.compaction.keys import survey
 from pulsar_admin.store.db import file as lmdb_file
@@ -111,7 +117,7 @@ from pulsar_admin.store.errors import (
     TopicNotFound,
     Unsupported,
 )
-from pulsar_admin.store.facts import vanished
+from pulsar_admin.store.facts import Unknown, vanished
 from pulsar_admin.store.facts.backlogs import CutMessage
 from pulsar_admin.store.facts.cluster import UnreadableTopic
 from pulsar_admin.store.facts.indexes import MasterKeys, iter_log_ledgers
@@ -166,11 +172,12 @@ from pulsar_admin.store.rules.finding import Finding, Severity
 from pulsar_admin.store.rules.judging import weight
 from pulsar_admin.store.scan import ledgers_map, typed_values
 from pulsar_admin.store.scan.ledgers_map import FalseMap
+from pulsar_admin.store.scan.operations import PlainFiles
 from pulsar_admin.store.scan.sources import ListedObject, list_prefix
 from pulsar_admin.store.search.doubts import Doubt
 from pulsar_admin.store.sources import log_files
 from pulsar_admin.store.sources.cluster import open_metadata
-from pulsar_admin.store.sources.ensemble import Address, Client, LiveEnsemble, parse_address
+from pulsar_admin.store.sources.ensemble import Address, Client, LiveEnsemble, Session, parse_address
 from pulsar_admin.store.sources.given_bookies import find_bookie, parse_bookie
 from pulsar_admin.store.sources.zookeeper import Gap, iter_unread_logs
 from pulsar_admin.store.tables.entries import senders
@@ -1094,6 +1101,15 @@ def _sealed_row(*fields: Any) -> dict[str, bytes]:
     return {"key": b"k", "value": _sealed(b"k", *fields)}
 
 
+def _raise(error: Exception) -> None:
+    raise error
+
+
+def _segment(segment_id: int, start: int, end: int, **more: Any) -> SimpleNamespace:
+    ids = {"parents": (), "children": (), "is_active": True, "topic": segment_id}
+    return N(segment_id=segment_id, start=start, end=end, **(ids | more))
+
+
 def _offload_index(count: int, *blocks: tuple[int, int, int]) -> bytes:
     """Return the index of a data object of 5 bytes that says it has so many blocks."""
     metadata = LedgerMetadataFormat(
@@ -1279,6 +1295,42 @@ REFUSED: dict[str, list[tuple[Any, str]]] = {
     "store.db.file:_Walk.run": [((N(_meta=N(free=0, main=0, transaction=2), _rows=lambda *_, rows=rows: rows, _seen=""),), said)
         for rows, said in (([(bytes(8), b"x")], "a key of 8 and a value of 1 bytes"), ([(b"\3" + bytes(7), bytes(8))],
         "newest free pages are of transaction 3, its state is of 2"))],
+    "store.db.environment:Store.write": [((N(writable=False, path="p"), None), "p was opened for reading")],
+    "store.db.entry_files:EntryFiles.read": [
+        ((N(_opened=lambda _: (-1, N(path="p"))), 0, 16, 4), "p @ 0x10: the disk cannot read it: Bad file descriptor"),
+        ((None, 0, 16, 2**31), "the index claims a record of 2147483648 bytes")],
+    "store.disks.live_records:_read": [((N(name="f", fileno=partial(os.open, os.devnull, os.O_RDONLY)), 0, 4),
+        "f @ 0x0: wanted 4 bytes, got 0")],
+    "store.scan.operations:PlainFiles.read": [((PlainFiles({0: "/nowhere"}), 0, 0, 1), "/nowhere is gone"),
+        ((PlainFiles({0: __file__}), 0, 2**40, 4), ".py @ 0x10000000000: expected 4 bytes, found 0")],
+    "store.scan.operations:PlainFiles.read_into": [((PlainFiles({0: "/nowhere"}), memoryview(bytearray(4)), 0, 0), "/nowhere is gone"),
+        ((PlainFiles({0: __file__}), memoryview(bytearray(4)), 0, 2**40), "expected 4 bytes, found 0")],
+    "store.scan.topic_reads:_PlacedReader._group_of": [((N(_groups=[PLACES]), 9, 0), "entry 9:0 is not among those of its topic")],
+    "store.scan.topic_reads:ReadTopicPieces._check": [((N(fail=True), N(unfinished=None, errors=[EntryCorrupt("damaged")])), "damaged"),
+        ((N(fail=True), N(unfinished="x", errors=[])), "x belongs to a transaction that may end in another task")],
+    "store.scan.unindexed:find_unindexed": [((N(run=lambda *_: (), failed=[N(error=lambda: EntryCorrupt("it failed"))], memory_bytes=1),
+        N(items=lambda *_: (), store=N(path=Path())), None, (), 0, "auto"), "it failed")],
+    "store.sources.ensemble:Session.data": [((N(address="z:1"), "/x", Failed(-5)), "z:1: /x cannot be read (error -5)"),
+        ((N(address="z:1"), "/x", Failed(NO_AUTH)), "z:1: this user may not read /x")],
+    "store.sources.ensemble:_committed": [((N(address="z:1", answer=lambda _: [KeyError()]), N(commit_async=lambda: 0)),
+        "gives no ids (KeyError)")],
+    "store.sources.ensemble:Transaction.commit": [((N(_session=N(address="z:1", answer=lambda _: [NoAuthError()]),
+        _request=N(commit_async=lambda: 0), _writes=[N(path="/x")]),), "z:1: this user may not write /x")],
+    "store.sources.ensemble:Session.told": [
+        ((N(address="z:1", _explained=partial(Session._explained, N(address="z:1"))), partial(_raise, error)), said) for error, said in (
+        (AuthFailedError(), "does not let this user read every node (AuthFailedError)"), (UnimplementedError(), "3.6 or newer is needed"),
+        (OSError("x"), "the connection was lost (OSError: x)"))],
+    "store.tables.sql:Database.split": [((None, "\udcff"), "the statement is not UTF-8")],
+    "store.transfer.fetching:_check_keeps_no_secret": [((url,), "has a password, and a store keeps the URLs") for url in (
+        "s3://u:p@b/x", "s3://b/x?secret_key=y")],
+    "store.transfer.offloads:_in_order": [((iter([(0, b""), (2, b"")]), "o"), "o: expected entry 1, found 2")],
+    "store.transfer.offloads:_open_ledger": [((N(size=lambda _: 1, read=lambda *_: MAP_FILE + bytes(22)),
+        N(index_path="", data_path="d")), "d: the ledger's metadata is not its first record")],
+    "store.urls:_explained": [(("s3://b", text), said) for text, said in (("Unrecognized filesystem type in URI: s3://b",
+        "there is no file system s3://"),
+        ("Unable to load libhdfs", "needs Hadoop's native client"), ("x", "s3://b cannot be read: x"))],
+    "jsonify:_fields": [((Plan,), "a Plan is not an answer")],
+    "jsonify:to_json": [((object.__new__(Cursors),), "a Cursors is not an answer")],
 }
 # fmt: on
 """By function: what it refuses, and a part of what it says then."""
@@ -1532,6 +1584,95 @@ def test_what_follows_is_reached(monkeypatch: pytest.MonkeyPatch) -> None:
                         function,
                     )
                 assert _called(place, given) == expected, place
+
+
+# fmt: off
+SAID: dict[str, list[tuple[Any, str]]] = {
+    "commands.overview:_oldest": [((N(oldest_age_ms=None),), "unreadable")],
+    "commands.topics.printout:value_line": [(((None, "it is cut"),), "Value: not decoded: it is cut\n")],
+    "columns:_number_text": [((1.5, "duration", False), "1.5ms")],
+    "columns:words_of": [(({},), "none"), (([],), "none"), (({"a": [1, 2], "b": {}},), "a 1, 2, b none")],
+    "cures:look_first": [(("pulsar-admin store check 'x",), ""), (("pulsar-admin no such",), "")],
+    "store.changes.resets:_ledgers_text": [((N(ids=[]), Position(1, 2)), "it has no ledgers"),
+        ((N(ids=[2, 3]), Position(1, 2)), "what was before ledger 2 is trimmed")],
+    "store.compaction.occurrences:_judged": [(([N(slot=None, position=Position(1, 2, 0), publish_ms=0, size=0, null=False, in_view=False)],
+        None), "of a transaction that was")],
+    "store.compaction.status:_cursor_problems": [((TOPIC, N(source=CursorSource.LEDGER, skipped_entries=2, state=CursorState(EARLIEST,
+        ranges=((1, 2),)),
+        info=CursorInfo(7, Position(1, 2)))), said) for said in ("2 newer states of __compaction", "has individually deleted entries")],
+    "store.delayed.trackers:queue_bytes": [((0,), "384")],
+    "store.engine.operation:FailedSlice.error": [((N(piece=N(path="p", start=0, end=9), reason="it is full", out_of_memory=True),),
+        "p, bytes 0 to 9 needs more memory: it is full")],
+    "store.facts.starts:_why_closed": [((Path("/nowhere"),), "")],
+    "store.history.words:_entry_words": [((LedgerInfo(1, 2, 3, 4, **was), LedgerInfo(1, 2, 3, 4, **then)), said) for was, then, said in (
+        ({}, {"offloaded": True}, "ledger 1 offloaded"), ({"offloaded": True}, {}, "ledger 1 no longer offloaded"),
+        ({}, {"offload_uuid": "x"}, "ledger 1: offload started'"), ({"offload_uuid": "x"}, {"offload_uuid": "y"}, "offload started again"),
+        ({}, {"bookkeeper_deleted": True}, "deleted from bookies, tiered storage has it"), ({"bookkeeper_deleted": True}, {},
+        "on bookies again"))],
+    "store.history.events:Event.what.fget": [((N(version=N(kind="set", path="/admin/x", value=b"1"), before=None),),
+        "the previous one is unknown")],
+    "store.model.nodes:_look": [(("/managed-ledgers/a/b/other/c", b"\xff"), "its form")],
+    "store.recovery.chains:_LedgerSets._contradiction": [((N(), N(names={"a"}, kinds=set()), N(names={"b"}, kinds=set())),
+        "names them a and b"),
+        ((N(), N(names=set(), kinds={1}), N(names=set(), kinds={2})), "their contents differ in kind")],
+    "store.rules.index:_check_block": [((0, N(ledger_id=7, header=N(first_slot=0, messages=2, payload_bytes=0, digest_bytes=0),
+        slots=lambda: [0, 0], message_counts=lambda: [1, 1], sizes=lambda: np.array([32, 32]), files=lambda: 3,
+        offsets=lambda: np.array([0, 0])), {}), said) for said in ("its entries are not in ascending order",
+        "it points to file 3, which is not catalogued")],
+    "store.rules.scalable:_wrong_relations": [((N(record=N(next_segment_id=1, segments=[_segment(0, 0, 4, children=[1]), one])),), said)
+        for one, said in ((_segment(1, 5, 9, parents=[0]), "segment 1 has none of the hashes of its parent 0"),
+        (_segment(1, 0, 4), "segment 0 has the child 1, which has no such parent"),
+        (_segment(2, 0, 4, parents=[0]), "segment 2 has the parent 0, which has no such child"),
+        (_segment(2, 0, 4, parents=[5]), "segment 2 has the parent 5, which is not in the record"),
+        (_segment(2, 0, 4), "segment 0 has the child 1, which is not in the record"),
+        (_segment(1, 0, 4), "segment 0 is active and has children"), (_segment(1, 0, 4, is_active=False), "segment 1 is sealed and has no"),
+        (_segment(1, 0, 4), "segment 1 has the id that the next segment gets (1)"))],
+    "store.rules.starts:_older_snapshot": [((N(values={"base": 16, "first": first, "names": ["snapshot.20"]}),), said) for first, said in (
+        (None, "snapshot.20 cannot be read: a server starts from snapshot.10 and forgets everything after it"), (17,
+        "and its logs from there on"),
+        (18, "those logs are missing: the first one begins at 0x12"))],
+    "store.rules.subscriptions:_says": [((N(marker="TXN_COMMIT", publish_ms=0), 0), "a marker, TXN_COMMIT, of 1970-01-01")],
+    "store.rules.subscriptions:_ttl_unknown": [((N(of=N(message_ttl=None), pending=((0, 1),), overdue=Unknown("it is damaged"),
+        future_dated=None, ttl_conflict=None),), "The effect of the TTL is unknown: it is damaged.")],
+    "store.rules.subscriptions:_ranges_limit": [((N(cursor=N(name="s", state=N(ranges=range(10_000)))),), "s stores 10,000 ranges")],
+    "store.rules.subscriptions:quota_effect": [((N(slowest=slowest, quota=N(policy="x"), evicts=True), N(is_deduplicated=True)), said)
+        for slowest, said in (("__compaction", "drops the compacted view"), ("pulsar.repl.eu", "that cluster eu has not received"),
+        ("pulsar.dedup", "forgets the sequence ids"), ("s", "drops the oldest messages"))],
+    "store.rules.topics:_ledger_huge": [((N(topic=N(ledgers=[N(ledger_id=7, size_bytes=2**60, info=N(offloaded=False))]), where="t"),),
+        "bytes in one ledger")],
+    "store.search.explain:_why": [((None, 0, "auto", None, N(forgotten=7), None), "drops ledger 7: BookKeeper has no metadata"),
+        ((None, 0, "auto", None, N(forgotten=None, used_compacted_ledger=8), None), "asks the compacted ledger 8, by publish time")],
+    "store.sources.journals:_fault": [((body, 1 if "version" in said else 6, {0: b"a"}), said) for body, said in ((bytes(3),
+        "a record of 3 bytes"),
+        (struct.pack(">qq", 0, 0), "an entry of 16 bytes"), (struct.pack(">qq", 0, -0x2000), "in a journal of version 1"),
+        (struct.pack(">qqi", 0, -0x1000, 5), "5 bytes in record -0x1000"), (struct.pack(">qqi", 0, -0x8000, 0),
+        "an explicit LAC of 0 bytes"),
+        (struct.pack(">qqi", 0, -0x1000, 1) + b"b", "another master key of ledger 0"))],
+    "store.timespec:old_text": [((59_999,), "less than a minute old"), ((60_000,), "1 minute old"), ((7_200_000,), "2 hours old")],
+    "store.transfer.ensemble_export:_broker": [((N(value=b"x", path="/x"),), "of an owner that cannot be read"),
+        ((N(value=b'{"httpUrl":"http://b"}', path="/x"),), "http://b")],
+    "store.transfer.ensemble_export:_explained": [((N(address="z:1"), N(holds=["/h"]), N(write=N(path=path), reason=reason)), said)
+        for path, reason, said in (("/h", "", "/h was made meanwhile: a broker became the owner"), ("/x", "NotEmpty", "it has child nodes"),
+        ("/x", "NoNode", "the ensemble says NoNode"))],
+}
+# fmt: on
+"""By function: what it is given, and a part of what it says then."""
+
+
+def test_what_a_disk_does_is_said() -> None:
+    for error, said in (
+        (OSError(5, "Input/output error", "f"), "the disk failed at f: Input/output error"),
+        (OSError(5, "Input/output error"), "the disk failed at a file: Input/output error"),
+        (OSError(28, "No space left on device"), "no space left writing the output"),
+        (MemoryError(), "out of memory"),
+    ):
+        assert failure_of(error).message == said
+
+
+def test_what_is_found_is_said() -> None:
+    asked = [(place, given, text) for place, rows in SAID.items() for given, text in rows]
+    told = [(place, text, str(to_builtins(_called(place, given), enc_hook=str))) for place, given, text in asked]
+    assert [(place, text, said) for place, text, said in told if text not in said] == []
 
 
 @pytest.mark.parametrize(

@@ -322,7 +322,7 @@ def _topic_part(world: _World, topic: Topic, after: Topic, made: list[MadeLedger
         shown["witnesses"] = {str(one.ledger_id): world.joins(one.ledger_id) for one in made}
     warnings = [text for one in made for text in one.warnings]
     if gone:
-        warnings.append(f"ledgers {listed(sorted(gone))} were deleted since: no bookie has them")
+        warnings.append(f"deleted since, as no bookie has them: ledgers {listed(sorted(gone))}")
     return ChangePart(
         topic=str(topic.name),
         before={"ledgers": topic.ids, "entries": topic.number_of_entries},
@@ -413,7 +413,7 @@ def _warnings(rolled: Rolled) -> Iterator[str]:
         )
     if rolled.gone:
         gone = len(rolled.gone)
-        yield f"{counted(gone, 'ledger')} that topics listed {plural(gone, 'is', 'are')} deleted since: {listed(sorted(rolled.gone))}"
+        yield f"{counted(gone, 'ledger')} that topics listed {plural(gone, 'was', 'were')} deleted since: {listed(sorted(rolled.gone))}"
     collected = find_collected(rolled.txn, rolled.kept)
     if collected:
         yield (
