@@ -28,7 +28,7 @@ def _ledger_id(value: int | None) -> int:
     "bookkeeper listledgers",
     "",
     "-m",
-    helps={"meta": "Also the metadata.", "bookieid": "Only ledgers that this bookie is to have entries of."},
+    helps={"meta": "Also the metadata.", "bookieid": "Only ledgers with this bookie in an ensemble."},
     output=_FORMATTED,
     errors=[errors.StoreNotFound, errors.MetadataCorrupt],
 )
@@ -44,8 +44,8 @@ def listledgers(app: App, meta: bool, bookieid: str | None) -> Iterator[Shown]:
     helps={
         "ledgerid": "The ledger.",
         "dumptofile": "Write the stored metadata to this file, which must not exist.",
-        "restorefromfile": "Not here: it changes a running cluster's metadata.",
-        "update": "Not here.",
+        "restorefromfile": "Refused: it changes a running cluster's metadata.",
+        "update": "Refused.",
     },
     output=_FORMATTED,
     errors=[errors.LedgerNotFound, errors.MetadataCorrupt, errors.Unsupported],
@@ -68,7 +68,7 @@ def ledgermetadata(
 @mirrored(
     "bookkeeper ledger",
     "9",
-    helps={"meta": "Prints nothing more, as upstream's does of DbLedgerStorage."},
+    helps={"meta": "Accepted; adds nothing, as upstream's for DbLedgerStorage."},
     output="A line for each entry in an entry log: the log's number, and where in it the entry begins.",
     errors=[errors.StoreNotFound, errors.InvalidValue],
 )
@@ -87,9 +87,9 @@ def ledger(app: App, ledger_id: str, meta: bool) -> Iterator[Shown]:
         "msg": "Also the entries, as text.",
         "ledgerid": "The ledger.",
         "firstentryid": "First entry [0].",
-        "lastentryid": "Last entry [the last there is].",
+        "lastentryid": "Last entry [the ledger's last].",
         "force_recovery": "Nothing is recovered here: a ledger ends where its recovery would close it.",
-        "bookie": "Of no effect: an entry comes from the file that has it.",
+        "bookie": "Has no effect: an entry comes from the file that has it.",
     },
     output=f"{_FORMATTED} EntrySize is the payload of the ledger up to and with the entry.",
     errors=[errors.LedgerNotFound],
@@ -155,7 +155,7 @@ def readlogmetadata(app: App, log: str) -> Iterator[Shown]:
     "bookkeeper readjournal",
     "1a1fd6a8c5d.txn",
     helps={
-        "dir": "Of no effect: a journal of several bookies is named by its path.",
+        "dir": "Has no effect: a journal of several bookies is named by its path.",
         "msg": "Also the bytes, as text.",
     },
     output=_FORMATTED,
@@ -174,7 +174,7 @@ def readjournal(app: App, journal: str, msg: bool, **_ignored: object) -> Iterat
 @mirrored(
     "bookkeeper activeledgers",
     "-l 0",
-    helps={"log_id": "The entry log's number.", "timeout": "Of no effect."},
+    helps={"log_id": "The entry log's number.", "timeout": "Has no effect."},
     output=_FORMATTED,
     errors=[errors.SourceNotFound, errors.InvalidValue],
 )
@@ -209,7 +209,7 @@ def listfilesondisc(app: App, journal: bool, entrylog: bool, index: bool) -> Sho
     "bookkeeper listbookies",
     "-a",
     helps={
-        "hostnames": "No effect: hostnames are always shown.",
+        "hostnames": "Has no effect: hostnames are always shown.",
         "readwrite": "Those that ran and took entries when the metadata was copied.",
         "readonly": "Those that ran and took none.",
         "all": "All that have a cookie.",
@@ -238,10 +238,10 @@ def cookie_get(app: App, bookie_id: str) -> Iterator[Shown]:
     "bookkeeper listunderreplicated",
     "",
     helps={
-        "missingreplica": "Only ledgers that miss this bookie's replica.",
-        "excludingmissingreplica": "Only ledgers that do not miss this bookie's.",
+        "missingreplica": "Only ledgers that lack this bookie's replica.",
+        "excludingmissingreplica": "Only ledgers that do not lack it.",
         "printmissingreplica": "Also the bookies whose replicas are missing.",
-        "printreplicationworkerid": "Of no effect: no worker replicates the ledgers of a store.",
+        "printreplicationworkerid": "Has no effect: no worker replicates the ledgers of a store.",
         "onlydisplayledgercount": "Only how many there are.",
     },
     output=_FORMATTED,

@@ -14,7 +14,9 @@ _SETS: Any = {
 }  # Any: keywords of click
 
 
-@mirrored("brokers list-dynamic-config", "", output="Names, one a line: those of Pulsar 4.0.8.", errors=[StoreNotFound])
+@mirrored(
+    "brokers list-dynamic-config", "", output="Names, one per line: those of Pulsar 4.0.8.", errors=[StoreNotFound]
+)
 def list_dynamic_config(app: App) -> Shown:
     """List the settings that may change while brokers run."""
     return Printed(app.resources.dynamic_setting_names())

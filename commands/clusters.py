@@ -37,10 +37,10 @@ _KEYS = {
 }
 _HELPS = {
     "current": "Mark the cluster that made pulsar/system or public/default.",
-    "url": "Of its web service, http.",
-    "url_secure": "Of its web service, https.",
-    "broker_url": "Of its brokers, pulsar.",
-    "broker_url_secure": "Of its brokers, pulsar+ssl.",
+    "url": "URL of its web service (http).",
+    "url_secure": "URL of its web service (https).",
+    "broker_url": "URL of its brokers (pulsar).",
+    "broker_url_secure": "URL of its brokers (pulsar+ssl).",
     "cluster_config_file": "Read the other options from this file: JSON, or lines of key: value.",
     "peer_clusters": "Names, separated by commas; an empty text for none.",
     "broker_list": "Brokers of the domain, separated by commas.",
@@ -60,7 +60,7 @@ def _names(text: str | None) -> list[str]:
     return java_split(text) if text and text.strip() else []
 
 
-@mirrored("clusters list", "", helps=_HELPS, output="Names, one a line.", errors=[errors.StoreNotFound])
+@mirrored("clusters list", "", helps=_HELPS, output="Names, one per line.", errors=[errors.StoreNotFound])
 def list_all(app: App, current: bool) -> Shown:
     """List the clusters."""
     with app.session.read():

@@ -111,7 +111,7 @@ _COLUMNS = (
     "delayed build",
     examples=["acme/delayed/reminders", "--all-topics --rebuild -o jsonl", "acme/delayed/reminders --dry-run"],
     elsewhere=["--all-topics --spark"],
-    output="A row a subscription: the index cursor, messages held, added and removed, partitions, bytes at rest.",
+    output="A row per subscription: the index cursor, messages held, added and removed, partitions, bytes at rest.",
     errors=[TopicNotFound, IndexCorrupt, Unsupported, StoreBusy, DiskFull],
     uses=["dry_run", "spark"],
     no_plan="an index cannot be saved as a plan: it is derived data, and can be rebuilt at any time",
@@ -457,7 +457,7 @@ def status(app: App, selection: TopicSelection, subscription: str | None) -> Res
 @command(
     "delayed verify",
     examples=["acme/delayed/reminders", "--all-topics -o json"],
-    output="A row a subscription: what waits, what buckets and index hold, findings. Exit code 1 when there is a problem.",
+    output="A row per subscription: what waits, what buckets and index hold, findings. Exit code 1 when there is a problem.",
     errors=[TopicNotFound, MetadataCorrupt],
     uses=["spark"],
 )

@@ -12,7 +12,7 @@ _HELPS = {
     "namespaces": "Regular expressions of namespaces, separated by commas.",
     "primary": "Regular expressions of brokers that serve them, separated by commas.",
     "secondary": "Regular expressions of brokers that serve them if too few of the primary ones run.",
-    "auto_failover_policy_type": "min_available, the only one there is.",
+    "auto_failover_policy_type": "min_available, the only type.",
     "auto_failover_policy_params": "min_limit=N,usage_threshold=PERCENT.",
     "unload_scope": "Which namespaces brokers unload for it.",
     "broker": "The broker, HOST:PORT.",

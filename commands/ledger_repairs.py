@@ -109,7 +109,10 @@ def restore(
 )
 @click.argument("ledgers", type=_LEDGER_ID, nargs=-1)
 @click.option(
-    "--from-file", "file", type=click.Path(path_type=Path, allow_dash=True), help="Also the ids in a file, one a line."
+    "--from-file",
+    "file",
+    type=click.Path(path_type=Path, allow_dash=True),
+    help="Also the ids in a file, one per line.",
 )
 @flag(
     "--force",

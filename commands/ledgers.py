@@ -365,7 +365,7 @@ _VERDICT_COLUMNS = (
 )
 @click.argument("ledgers", type=_LEDGER_ID, nargs=-1)
 def verify(app: App, ledgers: tuple[int, ...]) -> Result:
-    """Read every entry of the ledgers named, or of all, and check digests, ids and lengths."""
+    """Read every entry of the given ledgers, or of all, and check digests, ids and lengths."""
     found = _with_problems(app, app.api.verify_ledgers(*ledgers))
     return Result(rows=found, columns=_VERDICT_COLUMNS, terminal=None if ledgers else lambda _: _verdict_screen(found))
 

@@ -31,7 +31,7 @@ _GROUP: Any = {"changes": True, "helps": _HELPS}  # Any: keywords of click
 _QUOTA: Any = {"helps": _HELPS, "errors": [errors.NamespaceNotFound, errors.InvalidValue, errors.MetadataCorrupt]}
 
 
-@mirrored("resourcegroups list", elsewhere=[""], output="Names, one a line.", errors=[errors.StoreNotFound])
+@mirrored("resourcegroups list", elsewhere=[""], output="Names, one per line.", errors=[errors.StoreNotFound])
 def list_all(app: App) -> Shown:
     """List the resource groups."""
     return Printed(app.resources.resource_groups())

@@ -18,9 +18,9 @@ from pulsar_admin.store.names import parse_managed_ledger, parse_position
 from pulsar_admin.upstream import mirrored
 
 _HELPS = {
-    "zk_server": "Of no effect: --store names the data.",
+    "zk_server": "Has no effect: --store names the data.",
     "managed_ledger_path": "The topic as tenant/namespace/persistent/topic.",
-    "ledger_ids": "Ledger ids, with commas between.",
+    "ledger_ids": "Ledger ids, separated by commas.",
     "cursor_name": "The subscription, as its node is named.",
     "cursor_mark_delete": "The position, as LEDGER:ENTRY.",
 }
@@ -63,7 +63,7 @@ def print_managed_ledger(app: App, managed_ledger_path: str, **_ignored: object)
 def print_cursor(app: App, managed_ledger_path: str, cursor_name: str | None, **_ignored: object) -> Shown:
     """Show the stored ManagedCursorInfo of a subscription.
 
-    Where it names a cursor ledger, that has the position: see topics stats-internal.
+    If it names a cursor ledger, the position is there: see `topics stats-internal`.
     """
     name, cursor = parse_managed_ledger(managed_ledger_path), _given(cursor_name, "--cursorName")
     return Printed(app.topic(name).cursor(cursor).cursor_info_text())
@@ -78,11 +78,11 @@ def print_cursor(app: App, managed_ledger_path: str, cursor_name: str | None, **
 def delete_managed_ledger_ids(app: App, managed_ledger_path: str, ledger_ids: str | None, **_ignored: object) -> Shown:
     """Take ledgers out of the list of a topic.
 
-    Their entries stay with BookKeeper, and nothing references them: a broker's cursors hop over them.
+    BookKeeper keeps their entries, and nothing references them: a broker's cursors skip them.
     """
     name, given = parse_managed_ledger(managed_ledger_path), _given(ledger_ids, "--ledgerIds").split(",")
     if not all(text.strip().isascii() and text.strip().isdigit() for text in given):
-        raise InvalidValue(f"invalid ledger ids {ledger_ids!r}", hint="write ids with commas between: 3,7")
+        raise InvalidValue(f"invalid ledger ids {ledger_ids!r}", hint="separate ids by commas: 3,7")
     topic = app.topic(name)
     app.change(topic.forget_ledgers(*{int(text) for text in given}))
     return _updated(f"{name.path} with value\n", topic.managed_ledger_text)

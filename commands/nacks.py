@@ -88,7 +88,7 @@ class AddRequest(Struct, frozen=True):
     "--from-file",
     type=click.Path(path_type=Path, allow_dash=True),
     metavar="FILE",
-    help="A position a line; - is stdin.",
+    help="A position per line; - is stdin.",
 )
 @flag("--holes", help="The subscription's own acknowledgement holes.")
 @click.option("--bits", type=INTEGER, help="Precision bits, 0 to 62 [the subscription's; 8 when it is new].")
@@ -162,7 +162,7 @@ STATS_COLUMNS = (
     changes=True,
     uses=["now", "wait"],
     elsewhere=["", "public/default/plain -s holes --pop --wait 30s -o jsonl", "--popped 17"],
-    output="One row an entry, in order of time: topic, subscription, position, when it was due and, with --pop, the change.",
+    output="One row per entry, in order of time: topic, subscription, position, when it was due and, with --pop, the change.",
     errors=[TopicNotFound, ChangeNotFound, NothingMatches, StoreBusy, StalePlan, IndexCorrupt],
 )
 @click.argument("topics", type=TOPIC, nargs=-1)
@@ -195,7 +195,7 @@ def _pop(app: App, nacks: KeptNacks) -> Result:
 
 
 def due_rows(groups: Iterable[KeptGroup], change: int | None) -> Iterator[dict[str, Any]]:  # Any: JSON
-    """Yield one row an entry; ``change`` is the change that popped it."""
+    """Yield one row per entry; ``change`` is the change that popped it."""
     for group in groups:
         head = {"topic": group.topic, "subscription": group.subscription, "ledgerId": group.ledger_id}
         tail: dict[str, Any] = {"dueTime": group.due_ms} | ({} if change is None else {"change": change})
@@ -279,7 +279,7 @@ class PlanRequest(Struct, frozen=True):
 )
 @click.option("--rate", type=NUMBER, help="Nacked messages a second [the topic's].")
 @click.option("--delay", "delay_ms", type=DURATION, default="1m", show_default=True, help="Delay before redelivery.")
-@click.option("--batch-size", type=whole(1), help="Messages an entry [1, or the topic's].")
+@click.option("--batch-size", type=whole(1), help="Messages per entry [1, or the topic's].")
 @click.option("--entries-per-ledger", type=whole(1), help="managedLedgerMaxEntriesPerLedger [50000].")
 @click.option("--acknowledged-every", type=INTEGER, default=0, help="Leave out every n-th entry, as acknowledged.")
 @click.option(

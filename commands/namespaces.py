@@ -19,7 +19,7 @@ from pulsar_admin.upstream import mirrored
 @command(
     "namespaces list",
     examples=["acme", "public -o json", ""],
-    output="Names, one a line.",
+    output="Names, one per line.",
     errors=[errors.NamespaceNotFound],
 )
 @click.argument("tenant", required=False)
@@ -32,7 +32,7 @@ def list_namespaces(app: App, tenant: str | None) -> Shown:
     "namespaces topics",
     aliases=["destinations"],
     examples=["acme/iot", "acme/orders -ist"],
-    output="Names, one a line; a partitioned topic as its partitions.",
+    output="Names, one per line; a partitioned topic as its partitions.",
     errors=[errors.NamespaceNotFound],
 )
 @click.argument("namespace", type=NAMESPACE)
@@ -171,7 +171,7 @@ _HELPS = {
     "bundles": "How many bundles; 0: four.",
     "bundle": "The bundle, LOWER_UPPER, such as 0x00000000_0x40000000.",
     "bundle_type": "LARGEST: the bundle with most topics.",
-    "unload": "Of brokers alone: they do so when they start.",
+    "unload": "Accepted: brokers load the new bundles when they start.",
     "split_algorithm_name": "range_equally_divide (the default), topic_count_equally_divide or specified_positions_divide.",
     "split_boundaries": "Where specified_positions_divide splits; may be repeated.",
     "topic_list": "Only this topic, or its partitions; may be repeated.",
@@ -183,8 +183,8 @@ _HELPS = {
     "actions": "The new permissions, which replace the present ones: produce, consume, functions, sources, sinks, packages.",
     "subscription": "The subscription.",
     "group": "The anti-affinity group.",
-    "tenant": "Whose namespaces.",
-    "cluster": "The cluster; what others know is not here.",
+    "tenant": "The tenant of the namespaces.",
+    "cluster": "The cluster that the store is of.",
     "primary_group": "Groups of bookies that keep its data, separated by commas.",
     "secondary_group": "Groups to use if the primary ones are too small, separated by commas.",
     "migrated": "It is migrated; without this it is not.",
@@ -220,7 +220,7 @@ def create(app: App, namespace: NamespaceName, clusters: tuple[str, ...], bundle
 @mirrored(
     "namespaces list-cluster",
     elsewhere=["acme/standalone"],
-    output="Names, one a line.",
+    output="Names, one per line.",
     errors=[errors.InvalidValue, errors.ResourceNotFound],
     hidden=True,
 )

@@ -21,7 +21,7 @@ _READS = [
 @mirrored(
     "packages list",
     elsewhere=["acme/orders --type function"],
-    output="Names, one a line.",
+    output="Names, one per line.",
     errors=[errors.InvalidValue],
     helps={"type_": "function, sink or source."},
 )
@@ -38,7 +38,9 @@ def list_packages(app: App, namespace: NamespaceName, type_: str) -> Shown:
     return Lines(found)
 
 
-@mirrored("packages list-versions", elsewhere=[_PACKAGE], output="Versions, one a line.", errors=[errors.InvalidValue])
+@mirrored(
+    "packages list-versions", elsewhere=[_PACKAGE], output="Versions, one per line.", errors=[errors.InvalidValue]
+)
 def list_versions(app: App, package_name: str) -> Shown:
     """List the versions of a package."""
     from pulsar_admin.store.model.packages import package_versions, parse_package
@@ -53,7 +55,7 @@ def list_versions(app: App, package_name: str) -> Shown:
     errors=_READS,
 )
 def get_metadata(app: App, package_name: str) -> Shown:
-    """Show the description of a package, of Pulsar 4 and 5."""
+    """Show the metadata of a package."""
     from pulsar_admin.store.model.packages import parse_package, read_package_metadata
 
     name = parse_package(package_name)

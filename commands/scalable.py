@@ -35,9 +35,9 @@ _changing = partial(_declared, changes=True, output=_SAID)
 @_declared(
     "scalable-topics list",
     "acme/orders -p owner=billing",
-    output="Names, one a line.",
+    output="Names, one per line.",
     errors=[errors.NamespaceNotFound, errors.MetadataCorrupt],
-    helps={"property": "Only topics with this property, KEY=VALUE; repeat it for several."},
+    helps={"property": "Only topics with this property, KEY=VALUE; may be repeated."},
 )
 def list_topics(app: App, namespace: NamespaceName, property: tuple[str, ...]) -> Shown:
     """List the scalable topics of a namespace."""
@@ -101,7 +101,10 @@ def _read(
     "scalable-topics create",
     "acme/orders/lines -s 4 -p owner=billing",
     errors=[errors.AlreadyExists, errors.NamespaceNotFound, errors.InvalidValue, errors.StalePlan],
-    helps={"segments": "How many segments, which share the hashes.", "property": "A property, KEY=VALUE; repeat it."},
+    helps={
+        "segments": "How many segments, which share the hashes.",
+        "property": "A property, KEY=VALUE; may be repeated.",
+    },
 )
 def create(app: App, topic: str, segments: int, property: tuple[str, ...]) -> Shown:
     """Create a scalable topic.

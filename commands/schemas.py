@@ -155,6 +155,6 @@ def compatibility(app: App, topic: TopicName, filename: str) -> None:
 def delete(app: App, topic: TopicName, force: bool) -> None:
     """Delete the schema of a topic.
 
-    As at a broker, the topic need not exist: a version that is deleted is then its first one.
+    As with a broker, the topic need not exist: a version that is deleted is then its first one.
     """
     app.change(app.topic(topic).delete_schema(force=force))

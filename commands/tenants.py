@@ -11,7 +11,7 @@ _HELPS = {
 }
 
 
-@mirrored("tenants list", "", output="Names, one a line.", errors=[errors.StoreNotFound])
+@mirrored("tenants list", "", output="Names, one per line.", errors=[errors.StoreNotFound])
 def list_all(app: App) -> Shown:
     """List the tenants."""
     return Printed(app.resources.tenants())

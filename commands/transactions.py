@@ -20,7 +20,7 @@ _TXN = {"most_sig_bits": "The coordinator's number.", "least_sig_bits": "The tra
 _TOPIC = {"topic": "The topic."}
 _SUB = {"topic": "The topic.", "sub_name": "The subscription.", "subscription_name": "The subscription."}
 _METADATA = {"metadata": "Also each ledger's metadata in BookKeeper."}
-_LOW = {"low_water_mark": "Accepted and ignored: a broker keeps these in its memory alone."}
+_LOW = {"low_water_mark": "Accepted and ignored: a broker keeps these only in its memory."}
 
 
 def _transactions(app: App) -> Transactions:
@@ -42,7 +42,7 @@ def _of_cursor(app: App, topic: str, subscription: str) -> CursorTransactions:
 @mirrored(
     "transactions coordinators-list",
     "",
-    output="`0    pulsar://…`, one a line; the URL is that of the cluster: which broker has a coordinator, a store does not know.",
+    output="`0    pulsar://…`, one per line; the URL is that of the cluster: which broker has a coordinator, a store does not know.",
     errors=[errors.NotFound],
 )
 def coordinators_list(app: App) -> Shown:
@@ -53,7 +53,7 @@ def coordinators_list(app: App) -> Shown:
 @mirrored(
     "transactions coordinator-stats",
     "-c 0",
-    output="State, newest number, low water mark and how many are open; without -c a line a coordinator.",
+    output="State, newest number, low water mark and how many are open; without -c a line per coordinator.",
     errors=[errors.NotFound, errors.EntryCorrupt],
     helps=_ID,
 )
@@ -122,7 +122,7 @@ def transaction_buffer_stats(app: App, topic: str, low_water_mark: bool, segment
 @mirrored(
     "transactions transaction-in-buffer-stats",
     "-t public/default/plain -m 0 -l 1",
-    output="`startPosition` of an open one, and whether it was aborted.",
+    output="`startPosition` if it is open, and whether it was aborted.",
     errors=[errors.TopicNotFound, errors.NotSeen],
     helps={**_TOPIC, **_TXN},
 )
@@ -188,7 +188,7 @@ def buffer_snapshot_internal_stats(app: App, topic: str, metadata: bool) -> Show
     "-r 16",
     changes=True,
     errors=[errors.InvalidValue, errors.Refused, errors.StalePlan],
-    helps={"replicas": "How many coordinators there are to be; more than now."},
+    helps={"replicas": "The new number of coordinators, larger than the present one."},
 )
 def scale(app: App, replicas: int) -> None:
     """Increase the number of transaction coordinators."""

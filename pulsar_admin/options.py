@@ -5,7 +5,7 @@
     @command(
         "topics find-by-time",
         examples=["public/default/orders --time @1700000000000"],
-        output="One object a topic: the position found, null when nothing is at or after the time.",
+        output="One object per topic: the position found, null when nothing is at or after the time.",
         errors=[TopicNotFound, NothingMatches],
     )
     @click.argument("topic", type=TOPIC)

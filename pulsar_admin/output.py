@@ -147,7 +147,7 @@ def emit_document(writer: Writer, document: object, style: Style) -> None:
 
 
 def emit_lines(writer: Writer, lines: Iterable[str], style: Style) -> None:
-    """Write texts, one a line; in CSV and tables they stand under one header."""
+    """Write texts, one per line; in CSV and tables they stand under one header."""
     if style.format in (None, "plain") and not style.total:
         source = iter(lines)
         while some := list(islice(source, _LINES_AT_ONCE)):

@@ -31,13 +31,13 @@ _LAST_ID_COLUMNS = (
         "acme/secure/compacted-secret --explain",
         "--pattern 'acme/orders/compacted*' -o jsonl",
     ],
-    output="One object a topic: position, publish time and the rule that found it; ids -1 when nothing remains.",
+    output="One object per topic: position, publish time and the rule that found it; ids -1 when nothing remains.",
     errors=[TopicNotFound, MetadataCorrupt, EntryCorrupt],
 )
 @topics_argument
 @flag("--verify", help="Read the whole entry too and verify its digest and checksum.")
 @flag(
-    "--explain", "explained", help="Show each rejected batch index (1000 a batch at most) and why, and what was read."
+    "--explain", "explained", help="Show each rejected batch index (1000 per batch at most) and why, and what was read."
 )
 def last_id(app: App, selection: TopicSelection, verify: bool, explained: bool) -> Result:
     """Show the last message of a topic's compacted view.

@@ -128,7 +128,7 @@ _FOUND_COLUMNS = (
         "acme/orders/compacted --time @1795253002970",
         "--pattern 'acme/*/compacted-s*' --time @1795253002 -o jsonl",
     ],
-    output="One object a topic; `position` is null when the compacted ledger holds nothing at or after the time, `why` says so.",
+    output="One object per topic; `position` is null when the compacted ledger holds nothing at or after the time, `why` says so.",
     errors=[TopicNotFound, NothingMatches, MetadataCorrupt, EntryCorrupt],
 )
 @topics_argument

@@ -45,7 +45,7 @@ _LAST = 10
 @flag("--steps", help="Also the rows written: database, key, bytes before and after (hex).")
 @redact_properties_option
 def log(app: App, changes: tuple[int, ...], steps: bool, redact: bool) -> Result:
-    """List the changes made to this store, or the CHANGEs named."""
+    """List the changes made to this store, or the given CHANGEs."""
     if redact and steps:
         raise click.UsageError("--redact: --steps are exact bytes")
     rows = (_row(change, steps) for change in app.api.change_log(*changes))
@@ -117,7 +117,7 @@ def undo(app: App, change: int | None) -> Iterator[Shown]:
     changes=True,
     examples=["public/default/plain --dry-run", "--all-topics"],
     elsewhere=["--pattern 'acme/*/*' --form fields"],
-    output="The change: a row a topic, how many of its ledgers state their publish times, and the undo command.",
+    output="The change: a row per topic, how many of its ledgers state their publish times, and the undo command.",
     errors=[errors.TopicNotFound, errors.MetadataCorrupt, errors.IndexCorrupt, errors.StalePlan],
 )
 @topics_argument

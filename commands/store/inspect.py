@@ -149,7 +149,7 @@ _NODE_COLUMNS = (
 @command(
     "store ls",
     examples=["", "-l /managed-ledgers/public/default/persistent"],
-    output="The names directly below PATH, one a line; with -l also version, time, size and structure of each.",
+    output="The names directly below PATH, one per line; with -l also version, time, size and structure of each.",
     errors=[PathNotFound],
 )
 @click.argument("path", default="/")

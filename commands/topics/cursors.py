@@ -115,7 +115,15 @@ def _pairs(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) 
     "-m", "--messageId", "start", type=POSITION, default="latest", show_default=True, help="The start position."
 )
 @flag("-r", "--replicated", help="Clusters share its position.")
-@click.option("-p", "--property", "properties", multiple=True, callback=_pairs, metavar="KEY=VALUE", help="Repeat it.")
+@click.option(
+    "-p",
+    "--property",
+    "properties",
+    multiple=True,
+    callback=_pairs,
+    metavar="KEY=VALUE",
+    help="A property; may be repeated.",
+)
 def create_subscription(
     app: App, selection: TopicSelection, subscription: str, **made: Any
 ) -> None:  # Any: of Cursors.create

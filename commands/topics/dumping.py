@@ -36,7 +36,7 @@ from pulsar_admin.store.wording import counted
         "public/default/avro --columns pulsar-spark",
         "public/default/batched --level entries --from 8:0 --to 8:3 | gzip > entries.jsonl.gz",
     ],
-    output="JSON lines, one a message or an entry; with --directory a report, and files in topic=…/day=…/part-N. Entries that "
+    output="JSON lines, one per message or entry; with --directory a report, and files in topic=…/day=…/part-N. Entries that "
     "cannot be read are skipped, named on stderr and make the exit code 1.",
     errors=[TopicNotFound, InvalidValue, AlreadyExists, DiskFull],
     uses=["clock", "dry_run", "spark"],

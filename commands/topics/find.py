@@ -43,7 +43,7 @@ COLUMNS = (
         "--pattern 'acme/iot/*' --time @1795253000 -o jsonl",
     ],
     output=(
-        "One object a topic; `position` is null when nothing is at or after the time (exit code 5). `exact`: true; "
+        "One object per topic; `position` is null when nothing is at or after the time (exit code 5). `exact`: true; "
         "false if a lost entry could be an earlier answer; null if one that was not imported could. The exit code is "
         "then 1. With --rule broker: true if a broker is certain to give this answer, whatever is lost before it; null "
         "if data that was not imported may change it. With --explain the proof as text."

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pulsar_admin.api.plan import Plan
 
 
-_METADATA = {"metadata": "A property, KEY=VALUE; repeat it."}
+_METADATA = {"metadata": "A property, KEY=VALUE; may be repeated."}
 
 
 def parse_pairs(pairs: Sequence[str]) -> dict[str, str]:
@@ -83,7 +83,7 @@ def create_missed(app: App, topic: TopicName) -> None:
     changes=True,
     errors=[InvalidValue, Refused, StalePlan],
     helps={
-        "partitions": "How many partitions it is to have; never fewer than now.",
+        "partitions": "The new number of partitions; never fewer than now.",
         "update_local_only": "Accepted and ignored: a store has one cluster.",
         "force": "Accepted and ignored: existing partitions are always kept.",
     },
@@ -101,7 +101,7 @@ def update_partitioned(app: App, topic: TopicName, partitions: int, update_local
     "public/default/shadow -s public/default/plain",
     changes=True,
     errors=[AlreadyExists, NamespaceNotFound, TopicNotFound, StalePlan],
-    helps={"source": "The topic whose entries it shows.", "properties": "A property, KEY=VALUE; repeat it."},
+    helps={"source": "The topic whose entries it shows.", "properties": "A property, KEY=VALUE; may be repeated."},
 )
 def create_shadow(app: App, topic: TopicName, source: str, properties: dict[str, str]) -> None:
     """Create a shadow topic: it shows the entries of another topic and has its own subscriptions."""
@@ -145,7 +145,7 @@ def terminate(app: App, topic: TopicName) -> Shown:
     "topics partitioned-terminate",
     "acme/orders/parts",
     changes=True,
-    output="A sentence a partition, with the position of its last entry.",
+    output="A sentence per partition, with the position of its last entry.",
     errors=[TopicNotFound, Refused, StalePlan],
 )
 def partitioned_terminate(app: App, topic: TopicName) -> Shown:
@@ -189,7 +189,7 @@ def truncate(app: App, topic: TopicName) -> None:
     helps={
         **_DELETES,
         "r": "TOPIC is an expression that full names in its namespace match.",
-        "from_file": "TOPIC is a file of names, one a line.",
+        "from_file": "TOPIC is a file of names, one per line.",
     },
 )
 def delete(app: App, topic: str, force: bool, delete_schema: bool, r: bool, from_file: bool) -> None:

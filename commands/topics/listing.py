@@ -230,7 +230,7 @@ def show_subscriptions(app: App, selection: TopicSelection, *, quick: bool) -> I
 def describe(app: App, selection: TopicSelection, quick: bool) -> Result:
     """Show everything known about a topic on one screen.
 
-    Of a scalable topic there is a picture of its segments first. The age of a backlog is that of its first
+    A scalable topic begins with a picture of its segments. The age of a backlog is that of its first
     unacknowledged entry, by publish time. ACK HOLES are gaps before entries that were acknowledged individually;
     ACKED BEYOND counts those entries. DELAYED entries wait for their time if delayed delivery is enabled: their
     headers are read. Policies that are not set are omitted: a store does not contain a broker's defaults.
@@ -284,7 +284,7 @@ _HASH_CELLS = 64
 
 
 def _layouts(found: Sequence[ScalableTopic]) -> Iterator[str | Table]:
-    """Yield a picture of each scalable topic, a line an epoch: its segments over the hashes, those that are active in double lines."""
+    """Yield a picture of each scalable topic, a line per epoch: its segments over the hashes, those that are active in double lines."""
     for one in found:
         active = sum(segment.is_active for segment in one.segments)
         title = f"{one.topic}: epoch {one.epoch}, {counted(len(one.segments), 'segment')}, {active} active"
@@ -354,7 +354,7 @@ def _policies(one: TopicDescription, in_words: bool) -> Iterable[str]:
 @command(
     "topics list",
     examples=["public/default", "acme/orders -ist -o json", ""],
-    output="Names, one a line, of a namespace in the order of pulsar-admin; a partitioned topic as its partitions.",
+    output="Names, one per line, of a namespace in the order of pulsar-admin; a partitioned topic as its partitions.",
     errors=[NamespaceNotFound, InvalidValue],
 )
 @click.argument("namespace", type=NAMESPACE, required=False)
@@ -390,7 +390,7 @@ def list_topics(
 @command(
     "topics list-partitioned-topics",
     examples=["acme/orders"],
-    output="Names, one a line, without partition numbers.",
+    output="Names, one per line, without partition numbers.",
     errors=[NamespaceNotFound],
 )
 @click.argument("namespace", type=NAMESPACE)
@@ -426,8 +426,8 @@ _SUBSCRIPTION_COLUMNS = (TOPIC_COLUMN, Column("SUBSCRIPTIONS", lambda row: ", ".
 @command(
     "topics subscriptions",
     examples=["public/default/plain", "--pattern 'public/default/*'", "public/default/plain --table"],
-    output="Names, one a line; of a partitioned topic those of all its partitions. Several topics: one row each. With --table a row a "
-    "subscription, as `topics describe` has them; so also in a terminal, without -o.",
+    output="Names, one per line; of a partitioned topic those of all its partitions. Several topics: one row each. With --table, and in "
+    "a terminal without -o, one row per subscription, as in `topics describe`.",
     errors=[TopicNotFound],
     uses=["now", "spark"],
 )

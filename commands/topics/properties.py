@@ -9,14 +9,14 @@ from pulsar_admin.store.codec.java import java_text
 from pulsar_admin.store.names import TopicName
 from pulsar_admin.upstream import mirrored
 
-_PAIR = {"property": "A property, KEY=VALUE; repeat it."}
+_PAIR = {"property": "A property, KEY=VALUE; may be repeated."}
 _SUBSCRIPTION = {"subscription": "Its name."}
 
 
 @mirrored(
     "topics get-properties",
     "acme/orders/parts-partition-0",
-    output="`key    value`, one a line, as pulsar-admin prints them; nothing without properties.",
+    output="`key    value`, one per line, as pulsar-admin prints them; nothing without properties.",
     errors=[errors.TopicNotFound],
 )
 def get(app: App, topic: TopicName) -> Shown:
@@ -82,7 +82,7 @@ def update_of_subscription(
 @mirrored(
     "topics get-replicated-subscription-status",
     "public/default/plain -s half",
-    output="`topic    true` or `false`, one line a partition.",
+    output="`topic    true` or `false`, one line per partition.",
     errors=[errors.TopicNotFound, errors.SubscriptionNotFound],
     helps=_SUBSCRIPTION,
 )

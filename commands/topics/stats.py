@@ -274,8 +274,8 @@ _ANALYSIS_COLUMNS = (
 def analyze(app: App, selection: TopicSelection, subscription: str, position: Position | None) -> Result:
     """Count a subscription's backlog.
 
-    Individually deleted entries are not counted; acknowledgements inside a batch are not subtracted, as the broker does. Of an entry
-    whose bytes are not here nobody knows the messages: `uncountedEntries` counts it, and the exit code is 1.
+    Individually deleted entries are not counted; acknowledgements inside a batch are not subtracted, as the broker does. How many
+    messages an entry without bytes has is not known: `uncountedEntries` counts such entries, and the exit code is 1.
     """
     with app.bulk():
         return answer(app, selection, lambda topic: topic.cursor(subscription).analyze(position), _ANALYSIS_COLUMNS)

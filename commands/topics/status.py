@@ -13,7 +13,7 @@ from pulsar_admin.upstream import mirrored
 @mirrored(
     "topics bundle-range",
     "public/default/plain",
-    output="`0x40000000_0x80000000`; the topic need not be there.",
+    output="`0x40000000_0x80000000`; the topic need not exist.",
     errors=[MetadataCorrupt],
 )
 def bundle(app: App, topic: TopicName) -> Shown:

@@ -367,7 +367,7 @@ class SparkTables(Checked):
     def entries(
         self, *topics: str, columns: Sequence[str] = (), since: Time | None = None, until: Time | None = None
     ) -> DataFrame:
-        """Return one row an entry: ledger, times, sizes, digest."""
+        """Return one row per entry: ledger, times, sizes, digest."""
         return self._load("entries", topics, columns, since, until)
 
     def _load(

@@ -307,7 +307,7 @@ class Cluster(Planner):
         return self._planned_rows(changes.plan_set_isolation, self._name, name, policy)
 
     def delete_isolation_policy(self, name: str) -> Plan:
-        """Plan deleting an isolation policy, of a name that there need not be."""
+        """Plan deleting an isolation policy, which need not exist."""
         return self._planned_rows(changes.plan_delete_isolation, self._name, name)
 
 

@@ -502,7 +502,8 @@ def parse_ledger_ids(lines: Iterable[str], where: str) -> Iterator[int]:
             continue
         if type(ledger_id) is not int or ledger_id < 0:
             raise errors.InvalidValue(
-                f"{where}, line {number}: no ledger id: {line.strip()[:60]!r}", hint='one a line: 7, or {"ledgerId":7}'
+                f"{where}, line {number}: no ledger id: {line.strip()[:60]!r}",
+                hint='one per line: 7, or {"ledgerId":7}',
             )
         yield ledger_id
 

@@ -580,7 +580,7 @@ def _broker_move(topic: Topic, cursor: Cursor, ours: Position | None, theirs: Po
 
 
 # -- reset rows --------------------------------------------------------------------------------------------------------
-# The rows of ``topics reset-cursor --from-file``: one JSON object a change.
+# The rows of ``topics reset-cursor --from-file``: one JSON object per change.
 #
 # ``{"topic": …, "subscription": …}`` and one of ``messageId`` (``"L:E"``, ``"L:E:B"``, earliest, latest, or an object with ledgerId and
 # entryId), ``time`` (epoch ms, or any form that -t takes), ``shiftBy`` (entries), ``toSubscription``; ``exclude`` is true or false.
@@ -615,7 +615,7 @@ def iter_reset_rows(
             ) from error
         yield row
     if row is None:
-        raise errors.InvalidValue(f"no change in {name}", hint="one JSON object a line")
+        raise errors.InvalidValue(f"no change in {name}", hint="one JSON object per line")
 
 
 def _row(

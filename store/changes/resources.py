@@ -437,7 +437,7 @@ def plan_set_isolation(txn: Txn, cluster: str, name: str, policy: JsonObject, no
 
 
 def plan_delete_isolation(txn: Txn, cluster: str, name: str, now_ms: int) -> Plan:
-    """Plan deleting an isolation policy, of a name that there need not be; raises ResourceNotFound for the cluster."""
+    """Plan deleting an isolation policy, which need not exist; raises ResourceNotFound for the cluster."""
     resources.check_cluster(txn, cluster)
     after = {
         key: one

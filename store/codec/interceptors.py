@@ -35,7 +35,7 @@ class Append(Struct, frozen=True):
 
 @runtime_checkable
 class BrokerEntryMetadataInterceptor(Protocol):
-    """Fills in the broker metadata of entries. A chain has one object a topic, which sees the entries in their order."""
+    """Fills in the broker metadata of entries. A chain has one object per topic, which sees the entries in their order."""
 
     def intercept(self, entry: BrokerEntry, append: Append) -> BrokerEntry:
         """Return the broker entry metadata with this interceptor's fields for an append."""

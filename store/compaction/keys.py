@@ -155,7 +155,7 @@ def keys_for(memory_bytes: int | None) -> int:
 
 
 class Latest(Struct, frozen=True):
-    """Which messages are the latest of their keys. ``bits``: one a message, by ordinal; ``nulls``: keys whose latest is null."""
+    """Which messages are the latest of their keys. ``bits``: one per message, by ordinal; ``nulls``: keys whose latest is null."""
 
     bits: Array  # u8
     messages: int

@@ -1,6 +1,6 @@
 """Phase one on an engine: executors read entries and return what each slice's keys come to, never messages.
 
-A slice returns a row a batch of places: facts of the entries as columns, and now and then the keys since the last such row, 24
+A slice returns a row per batch of places: facts of the entries as columns, and now and then the keys since the last such row, 24
 bytes each, reduced to the latest of every key. The driver merges them, in bounded memory as ever. Entries that are not proven, or
 of unknown transactions, are read again here and explained.
 """

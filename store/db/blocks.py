@@ -18,7 +18,7 @@ broker time of an entry that has one, else its publish time |
 | … | 4·n | flag 2: file ids (u32) |
 | … | 2·n | flag 1: slots, entry id & 1023 (u16); without it entries are consecutive from the first slot |
 
-**Time row** (database ``times``): one a ledger. Key: ledger id i64 big-endian. Value: ``_TIMES`` below, then columns of i64, one value a
+**Time row** (database ``times``): one per ledger. Key: ledger id i64 big-endian. Value: ``_TIMES`` below, then columns of i64, one value a
 block, from the first block on: publish time running maximum (through this block), running minimum (from this block on), and, when an
 entry has a broker time, the same two of the automatic clock (broker time where the entry has one, else publish time): 32 bytes per
 1,024 entries. A block without entries repeats its neighbour.
@@ -73,7 +73,7 @@ def ledger_of_key(key: bytes) -> int:
 
 
 class BlockHeader(NamedTuple):
-    """The sums and bounds of one location block, in the order of its bytes. A tuple, as imports make one a ledger."""
+    """The sums and bounds of one location block, in the order of its bytes. A tuple, as imports make one per ledger."""
 
     entries: int
     flags: int

@@ -144,7 +144,7 @@ class BuildResult(Answer, frozen=True):
 
 
 class Draft(Struct):
-    """A new state of an index before it is written. ``writes``: what goes into new ledgers, one a partition.
+    """A new state of an index before it is written. ``writes``: what goes into new ledgers, one per partition.
 
     ``keeps``: partitions that stay as they are; those that also have new rows get one more ledger. ``source``: the old index.
     """

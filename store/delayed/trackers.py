@@ -184,7 +184,7 @@ def bitmap_bytes(windows: Iterable[DelayedRows], tick_ms: int) -> int:
 
 
 def _bucket_bytes(buckets: list[Bucket], outside: int) -> int:
-    """Return queue and bitmaps: of the last, mutable bucket all it holds; of each sealed one a segment, and all its bitmaps."""
+    """Return queue and bitmaps: of the last, mutable bucket all it holds; of each sealed one per segment, and all its bitmaps."""
     loaded = bitmaps = 0
     for bucket in buckets:
         rows = bucket.rows

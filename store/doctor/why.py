@@ -121,7 +121,7 @@ class HeldTotal(Answer, frozen=True):
 
 
 class WhyBytes(Answer, frozen=True):
-    """Why bytes stay. ``totals``, a row a kind of reason, add up to ``bytes``; ``held`` has the largest of all ``holders``."""
+    """Why bytes stay. ``totals``, a row per kind of reason, add up to ``bytes``; ``held`` has the largest of all ``holders``."""
 
     bytes: int
     holders: int

@@ -53,7 +53,7 @@ class TopicNacks(Answer, frozen=True):
 
     @property
     def batch_size(self) -> int:
-        """Messages an entry, rounded, by the entries that can be read."""
+        """Messages per entry, rounded, by the entries that can be read."""
         seen = self.entries - (self.uncounted_entries or 0)
         return max(1, round(self.messages / seen)) if seen else 1
 

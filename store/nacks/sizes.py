@@ -65,7 +65,7 @@ class NackLoad(Answer, frozen=True):
             )
         counts = (
             ("delay", self.delay_ms, LONG_MAX // 2**20, "ms"),
-            ("batch size", self.batch_size, LONG_MAX, "messages an entry"),
+            ("batch size", self.batch_size, LONG_MAX, "messages per entry"),
             ("entries per ledger", self.entries_per_ledger, LONG_MAX, "entries"),
         )
         for name, count, most, unit in counts:

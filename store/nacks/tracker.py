@@ -82,7 +82,7 @@ class DueNacks(Struct, frozen=True):
                 yield Position(group.ledger_id, entry_id)
 
     def arrays(self) -> tuple[Int64s, Int64s, Int64s]:
-        """Return the columns bucket (ms), ledger id and entry id, one row an entry."""
+        """Return the columns bucket (ms), ledger id and entry id, one row per entry."""
         if self.groups:
             sizes = [len(group.entry_ids) for group in self.groups]
             buckets = np.repeat(np.array([group.bucket_ms for group in self.groups], dtype=np.int64), sizes)

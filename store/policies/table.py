@@ -484,7 +484,7 @@ POLICIES: tuple[Policy, ...] = (
     ),
     Policy(
         "allowed-topic-property-keys-for-metrics",
-        "topic properties that metrics may have as labels",
+        "topic property keys that metrics may use as labels",
         Member("allowed_topic_property_keys_for_metrics"),
         make=lambda group, options: list(options["keys"]),
         like=[""],

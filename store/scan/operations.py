@@ -158,7 +158,7 @@ def _in_time(records: Records, start_ms: int | None, end_ms: int | None) -> np.n
 
 
 class ReadEntries(Struct, frozen=True):
-    """One row an entry; ``columns`` prunes (empty: all)."""
+    """One row per entry; ``columns`` prunes (empty: all)."""
 
     options: ScanOptions = field(default_factory=ScanOptions)
     columns: tuple[str, ...] = ()

@@ -388,7 +388,7 @@ def _typed(value: Any, where: str, kind: type[_Kind]) -> _Kind:  # Any: JSON
 
 
 def encode_manifest(manifest: Manifest) -> bytes:
-    """Return the file's bytes, a line a file of a table."""
+    """Return the file's bytes, a line per file of a table."""
     clusters = {
         name: {
             "identity": one.identity,

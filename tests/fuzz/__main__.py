@@ -47,7 +47,7 @@ def main() -> int:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
-    parser.add_argument("--targets", default="", help="names with commas between; all by default")
+    parser.add_argument("--targets", default="", help="names, separated by commas; all by default")
     parser.add_argument("--seconds", type=int, default=60, help="for each target")
     parser.add_argument(
         "--executions", type=int, default=0, help="for each target at most; 0: as many as there is time for"

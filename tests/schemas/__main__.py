@@ -62,7 +62,7 @@ def main() -> None:
 
 
 def text_of(schemas: Mapping[str, Json]) -> str:
-    """Return SCHEMAS as JSON, one a line."""
+    """Return the schemas as JSON, one per line."""
     lines = (f"{json.dumps(name)}: {json.dumps(one, sort_keys=True)}" for name, one in sorted(schemas.items()))
     return "{\n" + ",\n".join(lines) + "\n}\n"
 
