@@ -7,6 +7,7 @@ trimmed since are not missed.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
+from itertools import starmap
 
 import numpy as np
 from msgspec import Struct, field
@@ -25,6 +26,7 @@ from pulsar_admin.store.model.compacted_view import CompactedView
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.names import Position
 from pulsar_admin.store.scan.entries import EntryScan
+from pulsar_admin.store.scan.integer_rows import runs_of
 from pulsar_admin.store.scan.places import EntryBatch, Part
 from pulsar_admin.store.wording import counted
 
@@ -179,7 +181,7 @@ class MessageSource(Struct):
         broken = rows["kind"] == kernel.BROKEN
         if not self.as_is:
             broken |= rows["flags"] & kernel.BAD_INDEXES != 0
-        begins, ends = _spans(entries)
+        begins, ends = entries.starts, entries.ends
         for index in np.flatnonzero(broken).tolist():
             where = f"compacted ledger entry {entries.ledger_ids[index]}:{entries.entry_ids[index]}"
             self._note(_why_broken(entries.data.data[begins[index] : ends[index]], where))
@@ -226,16 +228,11 @@ def _why_broken(raw: memoryview, where: str) -> errors.EntryCorrupt:
     return errors.EntryCorrupt(f"{where}: no compacted entry", where=where)
 
 
-def _spans(entries: EntryBatch) -> tuple[Array, Array]:
-    """Return where the payload of each entry begins and ends in the data."""
-    return entries.offsets + 4 + 32 + entries.rows["digest_bytes"], entries.offsets + 4 + entries.rows["size"]
-
-
 def decode_rows(entries: EntryBatch, *, compacted: bool, encrypted_by_key: bool, rule: str) -> Array:
     """Return kernel.ENTRY of each entry; in a compacted ledger anything but a compacted entry is BROKEN."""
     rows = np.empty(len(entries), kernel.ENTRY)
     rows["ledger_id"], rows["entry_id"] = entries.ledger_ids, entries.entry_ids
-    kernel.read_entries(entries.data, *_spans(entries), compacted, True, rows)
+    kernel.read_entries(entries.data, entries.starts, entries.ends, compacted, True, rows)
     if rule == RULE_4_0:
         rows["flags"] |= kernel.NULLS_AS_4_0
     if encrypted_by_key:
@@ -264,14 +261,12 @@ def explode(entries: EntryBatch, rows: Array, *, compacted: bool) -> Iterator[Me
     sizes = np.where(packed, np.clip(rows["plain_bytes"], 0, LIMIT_BYTES), 0)
     total = np.cumsum(sizes)
     groups = (total - sizes) // SCRATCH_BYTES
-    cuts = (np.flatnonzero(groups[1:] != groups[:-1]) + 1).tolist()
-    for low, high in zip([0, *cuts], [*cuts, len(rows)], strict=True):
-        yield _explode(entries, rows, (low, high), compacted)
+    for part in starmap(slice, runs_of(groups)):
+        yield _explode(entries.take(part), rows[part], compacted)
 
 
-def _explode(entries: EntryBatch, all_rows: Array, part: tuple[int, int], compacted: bool) -> MessageBatch:
-    low, high = part
-    data, rows = entries.data, all_rows[low:high]
+def _explode(entries: EntryBatch, rows: Array, compacted: bool) -> MessageBatch:
+    data = entries.data
     scratch = _decompress(data, rows)
     is_batch = rows["kind"] == kernel.BATCH
     most = (rows["plain_end"] - rows["plain_start"]) // _LEAST_SLOT_BYTES + 1
@@ -279,8 +274,7 @@ def _explode(entries: EntryBatch, all_rows: Array, part: tuple[int, int], compac
     slots = np.empty(int(most.sum()), slot_kernel.SLOT)
     firsts = np.empty(len(rows) + 1, np.int64)
     count = slot_kernel.read_slots(data, scratch, rows, slots, firsts)
-    places = (entries.ledger_ids[low:high], entries.entry_ids[low:high])
-    return MessageBatch(compacted, *places, data, scratch, rows, slots[:count], firsts)
+    return MessageBatch(compacted, entries.ledger_ids, entries.entry_ids, data, scratch, rows, slots[:count], firsts)
 
 
 def _decompress(data: Array, rows: Array) -> Array:

@@ -22,8 +22,7 @@ _BEFORE_BYTES = 4 + 32  # size field and header of an entry, which precede its c
 def unwrapped(entries: EntryBatch) -> EntryBatch:
     """Return a compacted ledger's entries as the topic's entries in them; anything but a compacted entry is empty, and no message."""
     inner = np.zeros(len(entries), kernel.ENTRY)
-    begins = entries.offsets + _BEFORE_BYTES + entries.rows["digest_bytes"]
-    kernel.read_entries(entries.data, begins, entries.offsets + 4 + entries.held, True, False, inner)
+    kernel.read_entries(entries.data, entries.starts, entries.ends, True, False, inner)
     starts = np.where(inner["kind"] == kernel.BROKEN, inner["end"], inner["start"])
     rows = np.zeros(len(entries), RECORD)
     read_payloads(entries.data, starts, inner["end"], rows)

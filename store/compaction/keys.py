@@ -18,7 +18,7 @@ from pulsar_admin.store.compaction.batches import MessageBatch
 from pulsar_admin.store.engine.memory import BASE_BYTES
 from pulsar_admin.store.kernels import compaction as kernel
 from pulsar_admin.store.kernels import slots as slot_kernel
-from pulsar_admin.store.scan.integer_rows import RunFile, SortedRun
+from pulsar_admin.store.scan.integer_rows import RunFile, SortedRun, runs_of
 from pulsar_admin.store.scan.places import Part
 
 WHOLE = (kernel.ENCRYPTED_BATCH, kernel.STRANGE, kernel.CHUNK)
@@ -124,13 +124,8 @@ def _unless(column: Array, empty: bool) -> Array | None:
 
 def _runs(ledgers: Array, entries: Array) -> tuple[Part, ...]:
     """Return runs of consecutive entries: (ledger, first entry, how many)."""
-    if not len(entries):
-        return ()
-    cuts = np.flatnonzero((ledgers[1:] != ledgers[:-1]) | (entries[1:] != entries[:-1] + 1)) + 1
-    starts, ends = [0, *cuts.tolist()], [*cuts.tolist(), len(entries)]
-    return tuple(
-        (int(ledgers[start]), int(entries[start]), end - start) for start, end in zip(starts, ends, strict=True)
-    )
+    runs = runs_of(ledgers, entries - np.arange(len(entries)))
+    return tuple((int(ledgers[start]), int(entries[start]), end - start) for start, end in runs)
 
 
 Table = tuple[Array, Array, Array]

@@ -83,10 +83,6 @@ class PartitionSource:
             if count != messages:
                 raise _lost(self._index, ledger_id, f"it holds {count} messages, expected {messages}")
 
-    def all_rows(self) -> DelayedRows:
-        """Return everything in the index, in order."""
-        return join_rows(list(self.iter_rows()))
-
     def iter_rows(self) -> Iterator[DelayedRows]:
         """Yield everything in the index, entry by entry; raises IndexCorrupt."""
         return (rows for partition in self._partitions for rows in self.read(partition))

@@ -8,7 +8,7 @@ from msgspec import Struct, field
 
 from pulsar_admin.store.db.delayed_entries import ENTRY_MESSAGES_MAX, DelayedRows, join_rows, no_rows, sorted_rows
 from pulsar_admin.store.db.delayed_rules import IndexRules
-from pulsar_admin.store.scan.integer_rows import Columns, RunFile, SortedRun, merged
+from pulsar_admin.store.scan.integer_rows import Columns, RunFile, SortedRun, merged, runs_of
 
 RUN_ROWS = 1 << 20
 MEMORY_ROWS = 1 << 20  # of all runs together, before they go to disk
@@ -87,12 +87,8 @@ class SortedRuns(Struct):
 
 def cut(rows: DelayedRows, width_ms: int) -> Iterator[tuple[int, DelayedRows]]:
     """Yield (start, rows) of each partition that has any, in time order."""
-    if not len(rows):
-        return
     starts = rows.times_ms // width_ms
-    edges = np.flatnonzero(np.append(True, starts[1:] != starts[:-1]))
-    ends = np.append(edges[1:], len(rows))
-    for low, high in zip(edges.tolist(), ends.tolist(), strict=True):
+    for low, high in runs_of(starts):
         yield int(starts[low]) * width_ms, rows.take(slice(low, high))
 
 

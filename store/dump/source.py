@@ -9,7 +9,7 @@ from base64 import b64decode
 from binascii import Error as Base64Error
 from collections.abc import Iterable, Iterator
 from hashlib import file_digest, sha1, sha256
-from itertools import groupby, pairwise
+from itertools import groupby, starmap
 from pathlib import Path
 from typing import IO, Any
 from urllib.parse import unquote
@@ -23,10 +23,12 @@ from pulsar_admin.store.aliases import Array
 from pulsar_admin.store.codec.entry import ENTRY_MAX_BYTES
 from pulsar_admin.store.codec.strict_values import integer, json_object, text
 from pulsar_admin.store.dump.files import MANIFEST
+from pulsar_admin.store.engine.slices import filled
 from pulsar_admin.store.errors import Corrupt, InvalidValue, LimitExceeded, NotFound, reason_of
 from pulsar_admin.store.kernels.sha1 import sha1_spans
 from pulsar_admin.store.names import INT_MAX
 from pulsar_admin.store.scan.arrow import numbers_of
+from pulsar_admin.store.scan.integer_rows import runs_of
 
 
 class EntryRows(Struct):
@@ -61,9 +63,7 @@ class EntryRows(Struct):
 
 def ledger_runs(rows: EntryRows) -> Iterator[EntryRows]:
     """Cut rows where the ledger changes."""
-    cuts = (np.flatnonzero(rows.ledger_ids[1:] != rows.ledger_ids[:-1]) + 1).tolist()
-    for low, high in pairwise([0, *cuts, len(rows)]):
-        yield rows.slice(low, high)
+    yield from starmap(rows.slice, runs_of(rows.ledger_ids))
 
 
 def merged(streams: list[Iterator[EntryRows]]) -> Iterator[EntryRows]:
@@ -385,16 +385,9 @@ def _parse_line(line: bytes, where: str) -> Json:
 
 
 def _iter_json(objects: Iterable[tuple[str, Json]], where: str) -> Iterator[EntryRows]:
-    rows: list[tuple[int, int, int, int, bytes]] = []
-    size = 0
-    for at, row in objects:
-        rows.append(_json_row(row, at))
-        size += len(rows[-1][4])
-        if len(rows) >= BATCH_ROWS or size >= BATCH_BYTES:
-            yield _json_batch(rows, where)
-            rows, size = [], 0
-    if rows:
-        yield _json_batch(rows, where)
+    rows = (_json_row(row, at) for at, row in objects)
+    for some in filled(rows, lambda row: len(row[4]), BATCH_BYTES, BATCH_ROWS):
+        yield _json_batch(some, where)
 
 
 def _json_row(row: Json, where: str) -> tuple[int, int, int, int, bytes]:

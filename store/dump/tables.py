@@ -25,6 +25,7 @@ from pulsar_admin.store.kernels.sha1 import sha1_spans
 from pulsar_admin.store.model.schemas import TopicSchemas
 from pulsar_admin.store.names import LONG_MIN
 from pulsar_admin.store.scan.arrow import column, nullable, numbers_of, scalar, spans_array, strings
+from pulsar_admin.store.scan.integer_rows import runs_of
 from pulsar_admin.store.scan.messages import UNDECIDED, Match, message_schema, schema_of
 from pulsar_admin.store.scan.places import EntryBatch
 from pulsar_admin.store.scan.typed_values import NEEDS, KnownColumns, ValueColumns, Values, VersionedValues
@@ -274,8 +275,8 @@ class EntryColumns(Struct, frozen=True):
 
 def entry_batch(entries: EntryBatch, columns_of: EntryColumns) -> pa.RecordBatch:
     """Return entries as rows of level ``entries``."""
-    starts = entries.offsets + 4 + 32 + entries.rows["digest_bytes"]
-    sizes = entries.offsets + 4 + entries.held - starts
+    starts = entries.starts
+    sizes = entries.ends - starts
     heads = np.zeros(len(entries), HEAD)
     read_heads(entries.data, starts, starts + sizes, heads)
     framed = entries.rows["flags"] & UNFRAMED == 0
@@ -325,8 +326,7 @@ def split_by_day(batch: pa.RecordBatch, clock: Clock) -> Iterator[tuple[int, pa.
         return
     order = np.argsort(days, kind="stable")
     batch, days = batch.take(column(order)), days[order]
-    edges = np.append(np.flatnonzero(np.append(True, days[1:] != days[:-1])), len(days))
-    for start, end in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
+    for start, end in runs_of(days):
         yield int(days[start]), batch.slice(start, end - start)
 
 

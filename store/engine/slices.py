@@ -5,13 +5,15 @@ checksum; the slice before it ends exactly there when both are right. Who joins 
 nobody joins looks back (``store.scan.files``).
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
+from typing import TypeVar
 
 from msgspec import Struct
 
 from pulsar_admin.store.names import FileKind
 
+_T = TypeVar("_T")
 SLICE_BYTES = 64 << 20
 LEAST_SLICE_BYTES = 1 << 20
 
@@ -44,6 +46,20 @@ class FileRange(Struct, frozen=True):
     @property
     def bytes(self) -> int:
         return self.end - self.start
+
+
+def filled(items: Iterable[_T], weigh: Callable[[_T], int], full: int, most: int | None = None) -> Iterator[list[_T]]:
+    """Yield items in lists, in order: a list ends with the item by which its weights reach ``full``, or that is its ``most``-th."""
+    held: list[_T] = []
+    weight = 0
+    for item in items:
+        held.append(item)
+        weight += weigh(item)
+        if weight >= full or len(held) == most:
+            yield held
+            held, weight = [], 0
+    if held:
+        yield held
 
 
 def files_of(piece: FileRange) -> Iterable[str]:

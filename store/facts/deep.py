@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import cached_property
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -98,10 +97,11 @@ class DeepFacts(ClusterFacts):
         ledgers share need not be read once for each."""
         import numpy as np
 
+        from pulsar_admin.store.scan.integer_rows import runs_of
+
         log_ids = {self._unchanged_logs.get(path): log_id for log_id, path in logs.items()}
         are_places = np.zeros(len(rows), bool)
-        edges = np.flatnonzero(np.diff(rows[:, 0])) + 1
-        for start, end in pairwise([0, *edges.tolist(), len(rows)]):
+        for start, end in runs_of(rows[:, 0]):
             with suppress(StoreError):  # where the store's own rows are damaged, logs tell
                 are_places[start:end] = _are_places(self.reader.txn, log_ids, rows[start:end])
         return are_places

@@ -87,6 +87,7 @@ class LogWriter:
         import numpy as np
 
         from pulsar_admin.store.kernels.records import write_records
+        from pulsar_admin.store.scan.integer_rows import runs_of
 
         following, length = state
         digest_bytes = DIGEST_SIZE[digest_type]
@@ -98,8 +99,7 @@ class LogWriter:
             return state
         _check_size(int(sizes.max()) - 4, int(entry_ids[sizes.argmax()]))
         groups = (np.cumsum(sizes) - sizes) // _BUFFER_BYTES
-        cuts = np.flatnonzero(groups[1:] != groups[:-1]) + 1
-        for low, high in zip([0, *cuts.tolist()], [*cuts.tolist(), len(sizes)], strict=True):
+        for low, high in runs_of(groups):
             out = np.empty(int(sizes[low:high].sum()), np.uint8)
             part = (columns.starts[low:high], columns.sizes[low:high], ledger_id, entry_ids[low:high])
             _, length = write_records(columns.data, *part, length, digest_bytes, out)

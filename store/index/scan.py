@@ -231,53 +231,31 @@ class EngineScan(Struct, Generic[Part]):
         return [self.operation.decode([row.column(name)[0].as_buffer() for name in names]) for row in rows]
 
 
-class EngineLog(Generic[Part]):
-    """A whole file scanned by an engine (None: this process), like ``FileScan``; ``batches`` gives the operation's parts instead of
+class EngineLog(EngineScan[Part], Generic[Part]):
+    """A whole file scanned by ``engine`` (None: this process), like ``FileScan``; ``batches`` gives the operation's parts instead of
     records.
 
     At most ``ROUND_SLICES`` results wait here.
     """
 
-    def __init__(self, engine: Engine | None, part: Slice, operation: ScanFile[Part]) -> None:
-        self.engine = engine or LocalEngine(1, own_memory_bytes())
-        self.slice, self.operation = part, operation
-        self.scan = EngineScan(part, -1, operation)
-
-    @property
-    def problems(self) -> list[Problem]:
-        """Those of the parts yielded so far."""
-        return self.scan.problems
-
-    @property
-    def next_offset(self) -> int:
-        """How far the scan is."""
-        return self.scan.next_offset
-
-    @property
-    def torn(self) -> bool:
-        """Whether the file ends inside a record."""
-        return self.scan.torn
-
-    @property
-    def records(self) -> int:
-        """Records of the parts yielded so far."""
-        return self.scan.records
+    engine: Engine | None = None
 
     def batches(self) -> Iterator[Part]:
         """Yield the parts in file order; raises SourceChanged, EntryLogCorrupt for a slice that could not be read here either."""
-        pieces = self.scan.plan(cut_for(self.engine.memory_bytes))
+        engine = self.engine or LocalEngine(1, own_memory_bytes())
+        pieces = self.plan(cut_for(engine.memory_bytes))
         for start in range(0, len(pieces), ROUND_SLICES):
             ours = pieces[start : start + ROUND_SLICES]
-            for piece, table in self.engine.run(self.operation, ours, lambda _: None):
+            for piece, table in engine.run(self.operation, ours, lambda _: None):
                 yield from self._taken(piece, table)
-            self.engine.failed[:] = [failed for failed in self.engine.failed if failed.piece not in ours]
-            while (missing := self.scan.missing) in ours:
+            engine.failed[:] = [failed for failed in engine.failed if failed.piece not in ours]
+            while (missing := self.missing) in ours:
                 assert missing is not None
                 table = pa.Table.from_batches(self.operation.run(missing), schema=self.operation.schema)
                 yield from self._taken(missing, table)
 
     def _taken(self, piece: FileRange, table: pa.Table) -> Iterator[Part]:
-        for _, parts in self.scan.take(piece, table):
+        for _, parts in self.take(piece, table):
             yield from parts
 
 

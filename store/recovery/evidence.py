@@ -190,8 +190,7 @@ def sum_batch(batch: EntryBatch) -> list[Json]:
     from pulsar_admin.store.kernels.evidence import SENT, read_sent
 
     sent = np.zeros(len(batch), SENT)
-    starts = batch.offsets + 4 + 32 + batch.rows["digest_bytes"]
-    ends = batch.offsets + 4 + batch.held
+    starts, ends = batch.starts, batch.ends
     read_sent(batch.data, starts, ends, sent)
     firsts = np.flatnonzero(np.diff(batch.ledger_ids, prepend=-1))
     of = np.repeat(np.arange(len(firsts)), np.diff(firsts, append=len(batch)))

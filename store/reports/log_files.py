@@ -213,17 +213,15 @@ def _scan(
 ) -> Any:  # Any: FileScan, which numpy comes with, or EngineLog
     """Return a scan of ``path``; by ``engine``, and of a URL, its batches come from other processes, or a slice at a time; with
     ``sizes`` only the bytes of each ledger."""
-    import numpy as np
-
     from pulsar_admin.store.scan.files import FileScan, LedgerDigests, Slice
 
-    nothing_known = LedgerDigests(np.zeros(0, np.int64), np.zeros(0, np.int16))
+    nothing_known = LedgerDigests.of({})
     whole = Slice(str(path), kind_of(path), 0, size_of(path))
     if engine is None and isinstance(path, Path):
         return FileScan(whole, nothing_known, verify)
     from pulsar_admin.store.index.scan import EngineLog, ScanRecords, ScanSizes
 
-    return EngineLog(engine, whole, (ScanSizes if sizes else ScanRecords)(nothing_known, verify))
+    return EngineLog(whole, -1, (ScanSizes if sizes else ScanRecords)(nothing_known, verify), engine=engine)
 
 
 def _record(row: tuple[int, ...]) -> LogRecord:

@@ -23,9 +23,9 @@ from pulsar_admin.store.model.messages import check_times
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic, read_topic
 from pulsar_admin.store.names import LONG_MAX, LONG_MIN, TopicName
-from pulsar_admin.store.scan.entries import EntryScan, entry_times
+from pulsar_admin.store.scan.entries import EntryScan
 from pulsar_admin.store.scan.integer_rows import Sums
-from pulsar_admin.store.scan.places import EntryBatch, Part
+from pulsar_admin.store.scan.places import EntryBatch, Part, record_times
 from pulsar_admin.store.scan.reducing import Reduction, Reductions, Row
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ def usual_range(reader: EntryReader, topic: Topic, clock: Clock) -> tuple[int, i
     chosen = np.unique(np.linspace(0, len(blocks.parts) - 1, min(SAMPLED_BLOCKS, len(blocks.parts))).astype(np.int64))
     sampled = []
     for batch in EntryScan(reader, (blocks.parts[index] for index in chosen), heads=True).batches():
-        times, known = entry_times(batch, clock)
+        times, known = record_times(batch.rows, clock)
         sampled.append(times[known])
     times = np.sort(np.concatenate([*sampled, np.zeros(0, np.int64)]))
     if not len(times):
@@ -242,7 +242,7 @@ class SumBuckets(Struct, Reduction, frozen=True):
 
     def partial(self, batch: EntryBatch) -> Row:
         """Return the row of a batch."""
-        times, known = entry_times(batch, self.options.clock)
+        times, known = record_times(batch.rows, self.options.clock)
         columns = (times, np.ones(len(batch), np.int64), np.maximum(batch.rows["messages"], 0), batch.payload_bytes)
         return self._row([column[known] for column in columns], 0, int((~known).sum()))
 

@@ -3,7 +3,7 @@
 ``pyarrow.array``, ``pyarrow.scalar`` and ``to_numpy`` import pandas, a quarter of a second that nothing here needs.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -77,6 +77,12 @@ def strings(values: Sequence[str | None], kind: pa.DataType) -> pa.Array:
     ends = offsets if pa.types.is_large_string(kind) else offsets.astype(np.int32)
     buffers = [None if present.all() else bitmap(present), pa.py_buffer(ends), pa.py_buffer(b"".join(data))]
     return pa.Array.from_buffers(kind, len(data), buffers)
+
+
+def texts_of(numbers: Array, text: Callable[[int], str | None]) -> pa.Array:
+    """Return the text of each number as a column; ``text`` is asked once for each distinct number."""
+    known, places = np.unique(numbers, return_inverse=True)
+    return strings([text(number) for number in known.tolist()], pa.string()).take(column(places))
 
 
 def packed_row(schema: pa.Schema, *values: bytes) -> pa.RecordBatch:

@@ -15,7 +15,6 @@ from pulsar_admin.store.db.blocks import Block
 from pulsar_admin.store.db.clocks import Clock, block_max, block_min, check_clock
 from pulsar_admin.store.db.delayed_entries import DelayedRows
 from pulsar_admin.store.errors import EntryCorrupt, EntryLogCorrupt, InvalidValue
-from pulsar_admin.store.kernels.columns import HAS_BROKER_TIME, UNFRAMED
 from pulsar_admin.store.kernels.compiled import METER
 from pulsar_admin.store.model.cursors import Intervals, iter_ledger_parts
 from pulsar_admin.store.model.ledgers import iter_blocks, iter_blocks_of
@@ -24,6 +23,7 @@ from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic
 from pulsar_admin.store.names import LATEST, LONG_MAX
 from pulsar_admin.store.scan.files import LedgerDigests
+from pulsar_admin.store.scan.integer_rows import runs_of
 from pulsar_admin.store.scan.places import (
     BATCH_BYTES,
     BATCH_ENTRIES,
@@ -33,6 +33,7 @@ from pulsar_admin.store.scan.places import (
     PlacesReader,
     doubtful,
     is_small_part,
+    record_times,
     split_places,
 )
 
@@ -232,18 +233,8 @@ class WindowScan:
 
 def within(batch: EntryBatch, times: TimeRange) -> EntryBatch:
     """Return the entries of a batch whose time is in one of the ranges."""
-    times_ms, known = entry_times(batch, times.clock)
+    times_ms, known = record_times(batch.rows, times.clock)
     return batch.take(known & (times_ms >= times.start_ms) & (times_ms < times.end_ms))
-
-
-def entry_times(batch: EntryBatch, clock: Clock) -> tuple[Array, Array]:
-    """Return the times of a batch on a clock in ms, and a mask of the entries that have one."""
-    rows = batch.rows
-    stamped = rows["flags"] & HAS_BROKER_TIME != 0
-    if clock == "broker":
-        return rows["broker_ms"], stamped
-    times = rows["publish_ms"] if clock == "publish" else np.where(stamped, rows["broker_ms"], rows["publish_ms"])
-    return times, rows["flags"] & UNFRAMED == 0
 
 
 def _runs(block: Block, low: int, high: int) -> Iterator[Part]:
@@ -253,6 +244,5 @@ def _runs(block: Block, low: int, high: int) -> Iterator[Part]:
         yield block.ledger_id, int(ids[0]), int(ids[1])
         return
     ids = np.fromiter((block.entry_id(index) for index in range(low, high)), np.int64, high - low)
-    cuts = np.flatnonzero(ids[1:] != ids[:-1] + 1) + 1
-    for start, end in zip(np.append(0, cuts), np.append(cuts, len(ids)), strict=True):
+    for start, end in runs_of(ids - np.arange(len(ids))):
         yield block.ledger_id, int(ids[start]), int(ids[end - 1])

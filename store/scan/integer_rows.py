@@ -10,6 +10,7 @@ import tempfile
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import pairwise
 from typing import IO, Any
 
 import numpy as np
@@ -20,6 +21,13 @@ from pulsar_admin.store.files import raise_temporary_error
 
 Rows = np.ndarray[Any, Any]  # i64, two dimensions
 Columns = tuple[Array, ...]  # of rows, all of one length
+
+
+def runs_of(*columns: Array) -> Iterator[tuple[int, int]]:
+    """Yield (first row, row after the last) of each run of rows that are equal in these columns."""
+    if len(columns[0]):
+        changes = np.logical_or.reduce([column[1:] != column[:-1] for column in columns])
+        yield from pairwise([0, *(np.flatnonzero(changes) + 1).tolist(), len(columns[0])])
 
 
 # -- sums --------------------------------------------------------------------------------------------------------------

@@ -130,18 +130,17 @@ def read_ledger_sizes(path: Path) -> dict[int, int]:
 
 def scan_ledger_sizes(path: Path) -> tuple[dict[int, int], bool]:
     """Return ledger id → bytes of its records in an entry log, and whether nothing else lies between them; its map is not asked."""
-    import numpy as np
-
     from pulsar_admin.store.scan.files import FileScan, LedgerDigests, Slice
     from pulsar_admin.store.scan.sources import open_source
 
     sizes, is_sound = dict[int, int](), True
-    nothing_known = LedgerDigests(np.zeros(0, np.int64), np.zeros(0, np.int16))
     place, size_bytes = place_of(path), path.stat().st_size
     whole = FileRange(place, FileKind.ENTRY_LOG, -1, 0, size_bytes)
     for piece in plan_slices([(place, -1, size_bytes)]) if is_url(place) else [whole]:
         with open_source(piece) as source:
-            scan = FileScan(Slice(source.path, piece.kind, piece.start, piece.end, piece.seek), nothing_known, False)
+            scan = FileScan(
+                Slice(source.path, piece.kind, piece.start, piece.end, piece.seek), LedgerDigests.of({}), False
+            )
             for batch in scan.batches():
                 add_sizes(sizes, batch)
             is_sound &= not scan.problems and not scan.torn

@@ -12,7 +12,7 @@ import json
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from hashlib import sha1
-from itertools import compress, pairwise
+from itertools import compress, starmap
 from typing import Any, Protocol
 
 import numpy as np
@@ -43,6 +43,7 @@ from pulsar_admin.store.model.messages import Message, MessageReader, marker_nam
 from pulsar_admin.store.model.schemas import PathTest, parse_path_test
 from pulsar_admin.store.names import Position
 from pulsar_admin.store.scan.arrow import bools_of, column, constant, nullable, numbers_of, scalar, spans_array, strings
+from pulsar_admin.store.scan.integer_rows import runs_of
 from pulsar_admin.store.scan.places import EntryBatch
 
 Make = Callable[[], pa.Array]
@@ -150,15 +151,13 @@ def message_runs(
     are rows if the schema has their type.
     """
     heads = np.zeros(len(entries), HEAD)
-    # After an entry's size (4 bytes) come BookKeeper's header (32) and digest, then what the broker wrote.
-    starts = entries.offsets + 4 + 32 + entries.rows["digest_bytes"]
-    read_heads(entries.data, starts, entries.offsets + 4 + entries.held, heads)
+    read_heads(entries.data, entries.starts, entries.ends, heads)
     if "markerType" in schema.names:
         heads["kind"][heads["kind"] == NO_MESSAGE] = SLOW
     # Cut where the decompressed payloads of a part pass the limit.
     sizes = np.where(heads["compression"] != 0, np.maximum(heads["uncompressed_size"], 0), 0)
     groups = (np.cumsum(sizes) - sizes) // PLAIN_BYTES_MAX
-    for low, high in pairwise([0, *(np.flatnonzero(groups[1:] != groups[:-1]) + 1).tolist(), len(heads)]):
+    for low, high in runs_of(groups):
         for run, batch in _part_runs(entries.take(np.s_[low:high]), heads[low:high], schema, keep):
             yield slice(low + run.start, low + run.stop), batch
 
@@ -173,8 +172,7 @@ def _part_runs(
     count_messages(data, heads, messages, properties)
     slow = heads["kind"] == SLOW
     # Runs of one kind keep the topic's order, and the kernel takes as many entries at once as there are.
-    edges = [0, *(np.flatnonzero(slow[1:] != slow[:-1]) + 1).tolist(), len(heads)]
-    for run in (slice(low, high) for low, high in pairwise(edges) if high > low):
+    for run in starmap(slice, runs_of(slow)):
         count = int(messages[run].sum())
         if slow[run.start]:
             yield run, None

@@ -15,6 +15,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from functools import cached_property
+from math import inf
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -32,7 +33,7 @@ from pulsar_admin.store.codec.message import is_chunk, is_marker
 from pulsar_admin.store.db.environment import Txn, open_store
 from pulsar_admin.store.engine.memory import slice_bytes
 from pulsar_admin.store.engine.operation import Engine, Operation
-from pulsar_admin.store.engine.slices import SLICE_BYTES, FileRange
+from pulsar_admin.store.engine.slices import SLICE_BYTES, FileRange, filled
 from pulsar_admin.store.errors import EntryLogCorrupt, NotWritable, SourceChanged, StoreError
 from pulsar_admin.store.kernels.columns import BAD_DIGEST, HAS_BROKER_TIME, RECORD, UNFRAMED
 from pulsar_admin.store.kernels.wire import find_metadata_ends
@@ -42,10 +43,10 @@ from pulsar_admin.store.model.redaction import redact, redact_value
 from pulsar_admin.store.model.schemas import TopicSchemas, read_schemas
 from pulsar_admin.store.model.topics import read_topic, select_topics
 from pulsar_admin.store.names import FileKind, Position, TopicName, TopicSelection, parse_topic
-from pulsar_admin.store.scan.arrow import column, nullable, packed_rows
+from pulsar_admin.store.scan.arrow import column, nullable, numbers_of, packed_rows, texts_of
 from pulsar_admin.store.scan.files import LOOK_BACK_BYTES, FileScan, LedgerDigests, Problem, Slice
 from pulsar_admin.store.scan.messages import MessageColumns
-from pulsar_admin.store.scan.places import BATCH_BYTES, BATCH_ENTRIES, EntryBatch, Places, PlacesReader, doubtful
+from pulsar_admin.store.scan.places import EntryBatch, Places, PlacesReader, doubtful, read_at_once, record_times
 from pulsar_admin.store.scan.schemas import ENTRY_SCHEMA, FLAGS, INVERTED, MESSAGE_SCHEMA, TIME
 from pulsar_admin.store.scan.sources import SliceSource, open_source
 from pulsar_admin.store.scan.typed_values import NEEDS, ValueColumns, Values, timestamps
@@ -91,7 +92,10 @@ def _scan_records(
         if len(wanted) or options.only_topics:
             chosen = chosen[np.isin(chosen["ledger_id"], wanted)]
         if options.start_ms is not None or options.end_ms is not None:
-            chosen = chosen[_in_time(chosen, options.start_ms, options.end_ms)]
+            times_ms, known = record_times(chosen, "auto")
+            start_ms = -inf if options.start_ms is None else options.start_ms
+            end_ms = inf if options.end_ms is None else options.end_ms
+            chosen = chosen[known & (times_ms >= start_ms) & (times_ms < end_ms)]
         for name, (low, high) in options.between.items():
             flag, expected = _THERE[name]
             inside: np.ndarray[Any, np.dtype[np.bool_]] = chosen["flags"] & flag == expected
@@ -142,21 +146,6 @@ def _scan(part: Slice, options: ScanOptions, problems: list[Problem], source: Sl
             part = replace(part, start=scan.resume_offset, seek=False)
 
 
-def automatic_times(records: Records) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Return each record's time on the automatic clock: broker time if it has one, otherwise publish time."""
-    return np.where(records["flags"] & HAS_BROKER_TIME != 0, records["broker_ms"], records["publish_ms"])
-
-
-def _in_time(records: Records, start_ms: int | None, end_ms: int | None) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    times = automatic_times(records)
-    inside: np.ndarray[Any, np.dtype[np.bool_]] = records["flags"] & UNFRAMED == 0
-    if start_ms is not None:
-        inside &= times >= start_ms
-    if end_ms is not None:
-        inside &= times < end_ms
-    return inside
-
-
 class ReadEntries(Struct, frozen=True):
     """One row per entry; ``columns`` prunes (empty: all)."""
 
@@ -180,13 +169,8 @@ class ReadEntries(Struct, frozen=True):
         if name == "path":
             return pa.repeat(shown_path(piece.path), len(records))
         if name == "topic":
-            return self._topics(records)
+            return texts_of(records["ledger_id"], self.options.topics.get)
         return entry_column(name, records)
-
-    def _topics(self, records: Records) -> pa.Array:
-        ledgers, places = np.unique(records["ledger_id"], return_inverse=True)
-        names = pa.array([self.options.topics.get(ledger_id) for ledger_id in ledgers.tolist()], pa.string())
-        return names.take(pa.array(places))
 
 
 def entry_column(name: str, records: Records) -> pa.Array:
@@ -293,19 +277,9 @@ class ReadMessages(Struct, frozen=True):
     ) -> Iterator[EntryBatch]:
         for records in _scan_records(piece, self.options, problems, source):
             good = records[records["flags"] & (UNFRAMED | BAD_DIGEST) == 0]
-            total = np.cumsum(good["size"], dtype=np.int64)
-            groups = np.maximum(total // BATCH_BYTES, np.arange(len(good)) // BATCH_ENTRIES)
-            for part in np.split(good, np.flatnonzero(np.diff(groups)) + 1):
-                if not len(part):
-                    continue
-                places = Places(
-                    part["ledger_id"].copy(),  # copied: the scan's next batch overwrites them
-                    part["entry_id"].copy(),
-                    np.zeros(len(part), np.uint32),
-                    part["offset"].astype(np.uint32),
-                    part["size"].astype(np.uint32),
-                    part["digest_bytes"].astype(np.int64),
-                )
+            for part in read_at_once(good["size"]):
+                # Copied: the scan's next batch overwrites them.
+                places = Places.of_records(good[part], np.zeros(len(good[part])))
                 yield PlacesReader(files, False, None).read_places(places)
 
     def _column(self, name: str, batch: pa.RecordBatch, path: str) -> pa.Array:
@@ -319,9 +293,7 @@ class ReadMessages(Struct, frozen=True):
         return batch.column(_SOURCES.get(name, name)).cast(kind)
 
     def _topics(self, batch: pa.RecordBatch) -> pa.Array:
-        ledgers, places = np.unique(batch.column("ledgerId").to_numpy(), return_inverse=True)
-        topics = pa.array([self.options.topics.get(ledger_id) for ledger_id in ledgers.tolist()], pa.string())
-        return topics.take(pa.array(places))
+        return texts_of(numbers_of(batch.column("ledgerId"))[0], self.options.topics.get)
 
 
 class _Bodies(EntryReader):
@@ -411,7 +383,6 @@ def _hidden(field: pa.Field, column: pa.Array) -> pa.Array:
 PIECE_BYTES = SLICE_BYTES
 ROUND_ENTRIES = 1 << 20  # handed to the engine at once: they bound what waits on the driver
 _TOGETHER_BYTES = 1 << 16  # of rows: a batch of Arrow's takes half a kilobyte beside them
-_HEADER_BYTES = 32
 
 
 class EntryPlaces(FileRange, frozen=True, eq=False):
@@ -521,8 +492,7 @@ class ReadHeads(Struct, PlacesOperation, frozen=True):
 
 def _heads_only(batch: EntryBatch) -> tuple[Array, ...]:
     """Return (rows, data, offsets, held) with each entry cut where its metadata ends."""
-    starts = batch.offsets + 4 + _HEADER_BYTES + batch.rows["digest_bytes"]
-    ends = batch.offsets + 4 + batch.held
+    starts, ends = batch.starts, batch.ends
     metadata_ends = np.empty_like(starts)
     find_metadata_ends(batch.data, starts, ends, metadata_ends)
     sizes = np.where(metadata_ends < 0, ends, metadata_ends) - batch.offsets
@@ -557,42 +527,21 @@ def run_places(
     ``weight``: about how many entries' heads a group's row takes on the driver. ``piece_bytes``: bytes of entries per
     slice. ``beside``: another file that the process of a slice must be able to read.
     """
-    pieces: list[EntryPlaces] = []
-    entries = 0
-    for piece in _pieces(files, groups, min(piece_bytes, slice_bytes(engine.memory_bytes)), beside):
-        pieces.append(piece)
-        entries += sum(weight(places) for places in piece.batches)
-        if entries >= ROUND_ENTRIES:
-            yield from _run_round(engine, operation, pieces)
-            pieces, entries = [], 0
-    if pieces:
-        yield from _run_round(engine, operation, pieces)
+    groups_of_pieces = filled(groups, lambda places: places.bytes, min(piece_bytes, slice_bytes(engine.memory_bytes)))
+    pieces = (_piece(files, batches, beside) for batches in groups_of_pieces)
+    for some in filled(pieces, lambda piece: sum(map(weight, piece.batches)), ROUND_ENTRIES):
+        yield from _run_round(engine, operation, some)
 
 
-def _pieces(files: Any, groups: Iterable[Places], target_bytes: int, beside: str) -> Iterator[EntryPlaces]:
-    batches: list[Places] = []
-    size_bytes = 0
-    for places in groups:
-        batches.append(places)
-        size_bytes += int(places.sizes.sum(dtype=np.int64))
-        if size_bytes >= target_bytes:
-            yield _piece(files, batches, size_bytes, beside)
-            batches, size_bytes = [], 0
-    if batches:
-        yield _piece(files, batches, size_bytes, beside)
-
-
-def _piece(files: Any, batches: list[Places], size_bytes: int, beside: str) -> EntryPlaces:
+def _piece(files: Any, batches: list[Places], beside: str) -> EntryPlaces:
     ids = np.unique(np.concatenate([places.files for places in batches])).tolist()
     first = int(batches[0].offsets[0])
+    kind, end = FileKind.ENTRY_LOG, first + sum(places.bytes for places in batches)
     try:
         paths = {file_id: files.path_of(file_id) for file_id in ids}
     except (SourceChanged, NotWritable) as error:
         # No executor gets it: who reads it here finds the same and says so.
-        return EntryPlaces(
-            str(error.context.get("path")), FileKind.ENTRY_LOG, ids[0], first, first + size_bytes, batches=batches
-        )
-    kind, end = FileKind.ENTRY_LOG, first + size_bytes
+        return EntryPlaces(str(error.context.get("path")), kind, ids[0], first, end, batches=batches)
     there = paths | {-1: beside} if beside else paths
     return EntryPlaces(paths[ids[0]], kind, ids[0], first, end, batches=batches, files=there)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import pickle
 import zlib
 from collections.abc import Iterator, Sequence
+from itertools import starmap
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,14 +16,17 @@ from msgspec import Struct
 
 from pulsar_admin.store.aliases import Array
 from pulsar_admin.store.codec.digest import DIGEST_SIZE, DigestType
+from pulsar_admin.store.codec.entry import ENTRY_HEADER_BYTES
 from pulsar_admin.store.db.blocks import Block
+from pulsar_admin.store.db.clocks import Clock
 from pulsar_admin.store.engine.memory import give_back
 from pulsar_admin.store.errors import EntryLogCorrupt, NotWritable, SourceChanged, StoreError
 from pulsar_admin.store.kernels import records as kernel
-from pulsar_admin.store.kernels.columns import BAD_DIGEST, CHUNK, MARKER, RECORD, UNFRAMED
+from pulsar_admin.store.kernels.columns import BAD_DIGEST, CHUNK, HAS_BROKER_TIME, MARKER, RECORD, UNFRAMED
 from pulsar_admin.store.kernels.producers import producer_spans
 from pulsar_admin.store.kernels.records import END
 from pulsar_admin.store.scan.files import LedgerDigests, note_read
+from pulsar_admin.store.scan.integer_rows import runs_of
 
 if TYPE_CHECKING:
     from pulsar_admin.store.engine.operation import FailedSlice
@@ -36,7 +40,6 @@ LARGE_BYTES = 32 << 20  # this much is not an ordinary batch
 HEADS_BYTES = 4096  # entries of this size and more are read head by head where heads are enough
 _HMAC_BYTES = DIGEST_SIZE[DigestType.HMAC]  # which no executor can verify
 _GAP_BYTES = 1 << 12  # what lies between two records is read as well when it is no more than a page
-_ENTRY_HEADER_BYTES = 32
 _SMALL_ENTRIES, _SMALL_BYTES = 256, 1 << 20
 """Of a block that is read with others."""
 _RUN = np.dtype(
@@ -92,8 +95,19 @@ class EntryBatch(Struct):
     @property
     def payload_bytes(self) -> Array:
         """Payload bytes of each entry, as LedgerInfo.size counts them."""
-        sizes: Array = self.rows["size"].astype(np.int64) - _ENTRY_HEADER_BYTES - self.rows["digest_bytes"]
+        sizes: Array = self.rows["size"].astype(np.int64) - ENTRY_HEADER_BYTES - self.rows["digest_bytes"]
         return np.maximum(sizes, 0)
+
+    @property
+    def starts(self) -> Array:
+        """Where the payload of each entry begins in ``data``."""
+        starts: Array = self.offsets + 4 + ENTRY_HEADER_BYTES + self.rows["digest_bytes"]
+        return starts
+
+    @property
+    def ends(self) -> Array:
+        """Where the bytes of each entry end in ``data``."""
+        return self.offsets + 4 + self.held
 
     def take(self, chosen: Any) -> EntryBatch:  # Any: what numpy takes as an index
         """Return the entries that a mask or slice selects; ``data`` is shared, and of a slice the columns."""
@@ -108,10 +122,18 @@ class EntryBatch(Struct):
 
     def producer_spans(self) -> Array:
         """Return (start, length) of each entry's producer name in ``data``; length −1: none."""
-        starts = self.offsets + 4 + _ENTRY_HEADER_BYTES + self.rows["digest_bytes"]
         spans = np.empty((len(self), 2), np.int64)
-        producer_spans(self.data, starts, self.offsets + 4 + self.held, spans)
+        producer_spans(self.data, self.starts, self.ends, spans)
         return spans
+
+
+def record_times(rows: Array, clock: Clock) -> tuple[Array, Array]:
+    """Return the times of records (of RECORD) on a clock in ms, and a mask of those that have one."""
+    stamped = rows["flags"] & HAS_BROKER_TIME != 0
+    if clock == "broker":
+        return rows["broker_ms"], stamped
+    times = rows["publish_ms"] if clock == "publish" else np.where(stamped, rows["broker_ms"], rows["publish_ms"])
+    return times, rows["flags"] & UNFRAMED == 0
 
 
 def doubtful(batch: EntryBatch, places: Places) -> Array:
@@ -157,6 +179,18 @@ class Places(Struct):
         if len(parts) == 1:
             return parts[0]
         return Places(*(np.concatenate([getattr(part, name) for part in parts]) for name in Places.__struct_fields__))
+
+    @staticmethod
+    def of_records(records: Array, files: Array) -> Places:
+        """Return the places of records (of RECORD) in files, copied."""
+        return Places(
+            records["ledger_id"].copy(),
+            records["entry_id"].copy(),
+            files.astype(np.uint32),
+            records["offset"].astype(np.uint32),
+            records["size"].astype(np.uint32),
+            records["digest_bytes"].astype(np.int64),
+        )
 
     @staticmethod
     def of(block: Block, low: int, high: int) -> Places:
@@ -222,6 +256,12 @@ def _unpacked(*columns: Any) -> Places:
     return Places(*map(unpack_column, columns))
 
 
+def read_at_once(sizes: Array) -> Iterator[slice]:
+    """Yield the entries that are read together, of entries in order with these sizes."""
+    groups = np.maximum(np.cumsum(sizes, dtype=np.int64) // BATCH_BYTES, np.arange(len(sizes)) // BATCH_ENTRIES)
+    return starmap(slice, runs_of(groups))
+
+
 def split_places(places: Places, batch_bytes: int) -> Iterator[Places]:
     """Cut one block's places so that each part's entries have at most twice ``batch_bytes``, except for one larger entry:
     a block may hold gigabytes."""
@@ -230,9 +270,8 @@ def split_places(places: Places, batch_bytes: int) -> Iterator[Places]:
         yield places
         return
     groups = (total - places.sizes) // batch_bytes
-    cuts = np.flatnonzero((groups[1:] != groups[:-1]) | (places.sizes[1:] > batch_bytes)) + 1
-    for low, high in zip(np.append(0, cuts), np.append(cuts, len(groups)), strict=True):
-        yield Places(*(getattr(places, name)[low:high] for name in Places.__struct_fields__))
+    for part in starmap(slice, runs_of(groups, np.cumsum(places.sizes > batch_bytes))):
+        yield places.take(part)
 
 
 UNREADABLE = (SourceChanged, EntryLogCorrupt, NotWritable, MemoryError)
@@ -295,7 +334,7 @@ class PlacesReader(Struct, frozen=True):
         held = places.sizes.astype(np.int64)
         verify = True
         if self.heads and not whole and int(held.mean()) >= HEADS_BYTES:
-            held = np.minimum(held, _ENTRY_HEADER_BYTES + places.digests + HEAD_BYTES)
+            held = np.minimum(held, ENTRY_HEADER_BYTES + places.digests + HEAD_BYTES)
             verify = False  # the digest covers bytes that are not read
         data, offsets = self._load(places, held)
         rows = np.zeros(len(held), RECORD)

@@ -25,6 +25,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from pulsar_admin.store.aliases import Array
+from pulsar_admin.store.codec.entry import ENTRY_HEADER_BYTES
 from pulsar_admin.store.db.blocks import decode_times, ledger_key, ledger_of_key
 from pulsar_admin.store.db.copies import has_copies, iter_copies
 from pulsar_admin.store.db.environment import Txn
@@ -39,7 +40,7 @@ from pulsar_admin.store.model.schemas import TopicSchemas, read_schemas
 from pulsar_admin.store.model.topics import Topic, iter_all_topics, read_topic
 from pulsar_admin.store.names import PARTITION_SUFFIX, SCALABLE, SEGMENT, TopicName, parse_owner, parse_topic
 from pulsar_admin.store.scan import operations
-from pulsar_admin.store.scan.arrow import column, nullable
+from pulsar_admin.store.scan.arrow import column, nullable, texts_of
 from pulsar_admin.store.scan.entries import EntryScan
 from pulsar_admin.store.scan.places import EntryBatch, Part, Places, PlacesReader, doubtful
 from pulsar_admin.store.scan.reducing import Reductions, Row
@@ -74,7 +75,6 @@ ENTRIES = TABLES["entries"]
 _INDEXED = {"cluster", "topic", "ledger_id", "entry_id", "offset", "size", "payload_bytes", "path", "bookie", "copies"}
 _SENDERS = {"producer", "sequence_id"}
 _ROUND_LEDGERS = 1024
-_ENTRY_HEADER_BYTES = 32
 
 
 class StoredEntries(Struct):
@@ -172,11 +172,11 @@ class _Columns:
         if name == "cluster":
             return pa.repeat(pa.scalar(self._cluster, pa.string()), len(places))
         if name == "topic":
-            return _by(places.ledger_ids, self.topics.get)
+            return texts_of(places.ledger_ids, self.topics.get)
         if name == "path":
-            return _by(places.files, lambda number: self._log(number).place(self._txn.store.path))
+            return texts_of(places.files, lambda number: self._log(number).place(self._txn.store.path))
         if name == "bookie":
-            return _by(places.files, lambda number: self._log(number).bookie or None)
+            return texts_of(places.files, lambda number: self._log(number).bookie or None)
         if name == "copies":
             return column(self._copies(places))
         if name in _PLACES:
@@ -215,20 +215,13 @@ _PLACES: dict[str, Callable[[Places], Array]] = {
     "entry_id": lambda places: places.entry_ids,
     "offset": lambda places: places.offsets,
     "size": lambda places: places.sizes,
-    "payload_bytes": lambda places: np.maximum(places.sizes.astype(np.int64) - _ENTRY_HEADER_BYTES - places.digests, 0),
+    "payload_bytes": lambda places: np.maximum(places.sizes.astype(np.int64) - ENTRY_HEADER_BYTES - places.digests, 0),
 }
 
 
-def _by(numbers: Array, text: Callable[[int], str | None]) -> pa.Array:
-    """Return the text for each number."""
-    known, at = np.unique(numbers, return_inverse=True)
-    return pa.array([text(number) for number in known.tolist()], pa.string()).take(pa.array(at))
-
-
 def _sender(name: str, batch: EntryBatch) -> pa.Array:
-    starts = batch.offsets + 4 + _ENTRY_HEADER_BYTES + batch.rows["digest_bytes"]
-    ends = np.where(batch.rows["flags"] & UNFRAMED == 0, batch.offsets + 4 + batch.held, starts)
-    producers, sequences = senders(batch.data, starts, ends)
+    ends = np.where(batch.rows["flags"] & UNFRAMED == 0, batch.ends, batch.starts)
+    producers, sequences = senders(batch.data, batch.starts, ends)
     if name == "producer":
         return producers
     return nullable(np.where(sequences == NO_SEQUENCE, 0, sequences), sequences != NO_SEQUENCE)

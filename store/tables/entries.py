@@ -37,10 +37,10 @@ from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.schemas import TopicSchemas, read_schemas
 from pulsar_admin.store.model.topics import iter_all_topics
 from pulsar_admin.store.names import FileKind, parse_owner
-from pulsar_admin.store.scan.arrow import column, nullable, spans_array
+from pulsar_admin.store.scan.arrow import column, nullable, spans_array, texts_of
 from pulsar_admin.store.scan.files import BATCH_RECORDS, FileScan, LedgerDigests, Slice
 from pulsar_admin.store.scan.operations import PlainFiles, ReadMessages, ScanOptions, entry_column
-from pulsar_admin.store.scan.places import BATCH_BYTES, BATCH_ENTRIES, Places, PlacesReader
+from pulsar_admin.store.scan.places import Places, PlacesReader, read_at_once
 from pulsar_admin.store.scan.schemas import MESSAGE_SCHEMA
 from pulsar_admin.store.scan.typed_values import Values
 from pulsar_admin.store.tables.folder import Folder, TableFile
@@ -61,7 +61,7 @@ SEGMENTS = pa.schema(
     [
         ("host", pa.string()),
         ("error", pa.string()),  # of a disk that is full: nobody tries again
-        ("file", pa.string()),  # "": the slice's last row, which says how it ended
+        ("file", pa.string()),  # null: the slice's last row, which says how it ended
         ("bytes", pa.int64()),
         ("ranges", pa.list_(pa.int32())),  # by part
         ("offsets", pa.list_(pa.int64())),
@@ -118,17 +118,19 @@ class StageEntries(Struct, frozen=True):
                 waiting.append(_staged(records, scan))
                 rows += len(records)
                 if rows >= self.staged_rows:
-                    yield _answer(**self._write(waiting))
+                    yield answer(SEGMENTS, **self._write(waiting))
                     rows = 0
             if rows:
-                yield _answer(**self._write(waiting))
+                yield answer(SEGMENTS, **self._write(waiting))
         except DiskFull as error:
-            yield _answer(error=error.message)
+            yield answer(SEGMENTS, error=error.message)
         except NotFound as error:
             if isinstance(error, SourceNotFound):
                 raise
             raise unseen(self.folder.at(self.directory)) from error
-        yield _answer(first_offset=scan.first_offset, next_offset=scan.next_offset, problems=len(scan.problems))
+        yield answer(
+            SEGMENTS, first_offset=scan.first_offset, next_offset=scan.next_offset, problems=len(scan.problems)
+        )
 
     def _write(self, waiting: list[pa.RecordBatch]) -> dict[str, Any]:  # Any: columns of SEGMENTS
         """Write the waiting rows, and empty the list."""
@@ -216,10 +218,10 @@ def senders(data: Array, starts: Array, ends: Array) -> tuple[pa.Array, Array]:
     return producers, sequences
 
 
-def _answer(**values: Any) -> pa.RecordBatch:  # Any: columns of SEGMENTS
-    row = {"host": platform.node(), "file": "", **values}
-    columns = [pa.array([row.get(item.name)], item.type) for item in SEGMENTS]
-    return pa.RecordBatch.from_arrays(columns, schema=SEGMENTS)
+def answer(schema: pa.Schema, **values: Any) -> pa.RecordBatch:  # Any: columns of the schema
+    """Return a row of SEGMENTS or FINISHED with these values, of this machine."""
+    row = {"host": platform.node(), **values}
+    return pa.RecordBatch.from_arrays([pa.array([row.get(item.name)], item.type) for item in schema], schema=schema)
 
 
 RANGE_ROWS_MAX = 1 << 22  # held at once; a range of more is made in several passes
@@ -318,7 +320,7 @@ class FinishEntries(Struct, frozen=True):
                 if self.messages is not None:
                     yield from self._write_messages(self.messages, records, listed, stem)
         except DiskFull as error:
-            yield finished_row({"error": error.message})
+            yield answer(FINISHED, error=error.message)
 
     def _write_messages(
         self, messages: MessageFiles, records: _ChosenEntries, listed: Mapping[int, _LedgerInTopic], stem: str
@@ -333,12 +335,11 @@ class FinishEntries(Struct, frozen=True):
 
     def _batch(self, part: _ChosenEntries, topics: dict[int, str]) -> pa.RecordBatch:
         rows = part.rows
-        ledgers, places = np.unique(rows["ledger_id"], return_inverse=True)
         origins = pa.array(part.origins)
         sequences = part.sequences
         made = {
             "cluster": pa.repeat(pa.scalar(self.cluster, pa.string()), len(rows)),
-            "topic": pa.array([topics.get(one) for one in ledgers.tolist()], pa.string()).take(pa.array(places)),
+            "topic": texts_of(rows["ledger_id"], topics.get),
             "path": pa.array([origin.path for origin in part.files], pa.string()).take(origins),
             "bookie": pa.array([origin.bookie or None for origin in part.files], pa.string()).take(origins),
             "copies": column(part.copies.astype(np.int16)),
@@ -500,13 +501,7 @@ def finished(table: str, part: TableFile, *, damaged: int = 0, problems: int = 0
     low, high = part.ledgers or (None, None)
     bounds = {"first_ledger": low, "last_ledger": high, "damaged": damaged, "problems": problems}
     file = {"path": part.path, "rows": part.rows, "bytes": part.size_bytes, "sha256": part.sha256}
-    return finished_row({"table": table, **file, **bounds})
-
-
-def finished_row(values: dict[str, Any]) -> pa.RecordBatch:  # Any: columns of FINISHED
-    """Return a row of FINISHED with these values."""
-    row = {"host": platform.node(), **values}
-    return pa.RecordBatch.from_arrays([pa.array([row.get(item.name)], item.type) for item in FINISHED], schema=FINISHED)
+    return answer(FINISHED, table=table, **file, **bounds)
 
 
 class _LedgerInTopic(NamedTuple):
@@ -549,7 +544,7 @@ class MessageFiles(Struct, frozen=True):
             ends = {ledger_id: one.entries for ledger_id, one in listed.items() if one.topic not in system}
             for part in _groups(records, ends):
                 rows = records.rows[part]
-                entries = PlacesReader(files, False, None).read_places(_places(rows, records.origins[part]))
+                entries = PlacesReader(files, False, None).read_places(Places.of_records(rows, records.origins[part]))
                 for batch in reader.rows([entries], "", problems):
                     at = np.searchsorted(
                         entry_keys(rows["ledger_id"], rows["entry_id"]),
@@ -583,17 +578,4 @@ def _groups(records: _ChosenEntries, ends: Mapping[int, int]) -> Iterator[Array]
     ledgers, places = np.unique(records.rows["ledger_id"], return_inverse=True)
     end = np.array([ends.get(one, 0) for one in ledgers.tolist()], np.int64)[places]
     good = np.flatnonzero(is_good & (records.rows["entry_id"] < end))
-    total = np.cumsum(records.rows["size"][good], dtype=np.int64)
-    groups = np.maximum(total // BATCH_BYTES, np.arange(len(good)) // BATCH_ENTRIES)
-    yield from (part for part in np.split(good, np.flatnonzero(np.diff(groups)) + 1) if len(part))
-
-
-def _places(rows: Array, files: Array) -> Places:
-    return Places(
-        rows["ledger_id"].copy(),
-        rows["entry_id"].copy(),
-        files.astype(np.uint32),
-        rows["offset"].astype(np.uint32),
-        rows["size"].astype(np.uint32),
-        rows["digest_bytes"].astype(np.int64),
-    )
+    return (good[part] for part in read_at_once(records.rows["size"][good]))

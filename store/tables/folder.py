@@ -95,10 +95,8 @@ class Folder(Struct, frozen=True):
         if not self.is_remote:
             files.replace_file(Path(self.at(relative)), data)
             return
-        with _written(self.at(relative)):
-            system, path = file_system_of(self.at(relative))
-            with system.open_output_stream(path) as stream:
-                stream.write(data)
+        with _new_object(self.at(relative)) as stream:
+            stream.write(data)
 
     def open_input(self, relative: str) -> Any:  # Any: a file of pyarrow
         """Open a file for reading at any offset; raises SourceNotFound, EntryLogCorrupt."""

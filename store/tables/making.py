@@ -24,12 +24,13 @@ from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.files import iter_logs
 from pulsar_admin.store.engine.memory import slice_bytes
 from pulsar_admin.store.engine.operation import Engine, Operation
-from pulsar_admin.store.engine.slices import SLICE_BYTES, Cut, FileRange, plan_slices
+from pulsar_admin.store.engine.slices import SLICE_BYTES, Cut, FileRange, filled, plan_slices
 from pulsar_admin.store.errors import DiskFull, EntryNotFound, LimitExceeded, SliceFailed, SourceNotFound, StoreError
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import iter_all_topics, read_topic
 from pulsar_admin.store.names import FileKind, TopicName, parse_owner, shell_word
 from pulsar_admin.store.scan.files import LedgerDigests
+from pulsar_admin.store.scan.integer_rows import runs_of
 from pulsar_admin.store.scan.source_options import ConnectorRead, TopicPlaces
 from pulsar_admin.store.scan.topic_reads import ReadTopicPieces, TopicPiece, has_transactions, iter_pieces
 from pulsar_admin.store.scan.typed_values import KnownColumns
@@ -44,8 +45,8 @@ from pulsar_admin.store.tables.entries import (
     Origin,
     Segment,
     StageEntries,
+    answer,
     finished,
-    finished_row,
     key_range,
     unseen,
 )
@@ -143,10 +144,7 @@ def make_entries(txn: Txn, how: Making, ledgers: Sequence[TableFile]) -> MadeEnt
     while pieces := list(islice(ranges, _ROUND_RANGES)):
         for _, rows in run_pieces(how, finish, pieces, lambda piece: how.advance(0)):
             for row in rows:
-                _check_seen(how, row["path"], row["bytes"], row["host"])
-                bounds = None if row["first_ledger"] is None else (row["first_ledger"], row["last_ledger"])
-                parts = made.parts if row["table"] == "entries" else made.messages
-                parts.append(TableFile(row["path"], row["rows"], row["bytes"], row["sha256"], bounds))
+                (made.parts if row["table"] == "entries" else made.messages).append(_file_of(how, row))
                 made.damaged += row["damaged"]
                 made.problems += row["problems"]
     made.parts.sort(key=lambda part: part.path)
@@ -226,8 +224,7 @@ class _Staged:
         places[list(self._origins)] = np.arange(len(self._origins))
         order = np.lexsort((places[files], numbers))
         order = order[places[files[order]] >= 0]
-        edges = np.flatnonzero(np.diff(numbers[order], prepend=-1, append=-1))
-        for start, end in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
+        for start, end in runs_of(numbers[order]):
             segments = [
                 Segment(
                     self._files[files[at]], int(offsets[at]), int(sizes[at]), int(rows[at]), self._origins[files[at]]
@@ -270,6 +267,13 @@ def _checked(table: pa.Table) -> list[_Row]:
                 hint="free some space and run the command again; the tables are as before",
             )
     return rows
+
+
+def _file_of(how: Making, row: _Row) -> TableFile:
+    """Return the final file that a row of FINISHED names; raises SourceNotFound unless it exists here."""
+    _check_seen(how, row["path"], row["bytes"], row["host"])
+    bounds = None if row["first_ledger"] is None else (row["first_ledger"], row["last_ledger"])
+    return TableFile(row["path"], row["rows"], row["bytes"], row["sha256"], bounds)
 
 
 def _check_seen(how: Making, relative: str, size_bytes: int, host: str) -> None:
@@ -319,9 +323,9 @@ class WriteKnown(Struct, frozen=True):
             for part in write_parts(self.folder, stem, known_schema(), batches, incomplete=self.incomplete):
                 yield finished("messages", part)
         except DiskFull as error:
-            yield finished_row({"error": error.message})
+            yield answer(FINISHED, error=error.message)
         if lost:
-            yield finished_row({"problems": sum(lost)})
+            yield answer(FINISHED, problems=sum(lost))
 
     def _batches(self, pieces: Sequence[TopicPiece], lost: list[int]) -> Iterator[pa.RecordBatch]:
         schema = known_schema()
@@ -352,8 +356,7 @@ def make_known(reader: EntryReader, how: Making, fail: Callable[[StoreError], No
             if row["path"] is None:
                 lost += row["problems"]
                 continue
-            _check_seen(how, row["path"], row["bytes"], row["host"])
-            parts.append(TableFile(row["path"], row["rows"], row["bytes"], row["sha256"]))
+            parts.append(_file_of(how, row))
     if lost:
         fail(EntryNotFound(f"messages: {counted(lost, 'entry', 'entries')} cannot be read and are not in the table"))
     return tuple(sorted(parts, key=lambda part: part.path))
@@ -384,19 +387,7 @@ def _tell(fail: Callable[[StoreError], None], name: TopicName, count: int) -> No
 
 def _joined(pieces: Iterator[TopicPiece]) -> Iterator[TopicPieces]:
     """Yield pieces joined to about ``PIECE_BYTES``."""
-    waiting: list[TopicPiece] = []
-    number = size_bytes = 0
-    for piece in pieces:
-        waiting.append(piece)
-        size_bytes += piece.bytes
-        if size_bytes >= PIECE_BYTES or len(waiting) == _PIECE_TOPICS:
-            yield _whole(number, size_bytes, waiting)
-            number, size_bytes, waiting = number + 1, 0, []
-    if waiting:
-        yield _whole(number, size_bytes, waiting)
-
-
-def _whole(number: int, size_bytes: int, pieces: list[TopicPiece]) -> TopicPieces:
-    return TopicPieces(
-        f"part {number} of messages", FileKind.ENTRY_LOG, -1, 0, size_bytes, number=number, pieces=pieces
-    )
+    for number, some in enumerate(filled(pieces, lambda piece: piece.bytes, PIECE_BYTES, _PIECE_TOPICS)):
+        size_bytes = sum(piece.bytes for piece in some)
+        name = f"part {number} of messages"
+        yield TopicPieces(name, FileKind.ENTRY_LOG, -1, 0, size_bytes, number=number, pieces=some)

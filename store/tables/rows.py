@@ -25,6 +25,7 @@ from pulsar_admin.store.db.environment import Store, Txn
 from pulsar_admin.store.db.files import find_log
 from pulsar_admin.store.db.owners import find_owners
 from pulsar_admin.store.db.tree import find_node, iter_children, iter_nodes
+from pulsar_admin.store.engine.slices import filled
 from pulsar_admin.store.errors import Corrupt, InvalidValue, LedgerNotFound, NotFound, SourceChanged, StoreError
 from pulsar_admin.store.model import cursors
 from pulsar_admin.store.model.counts import TopicCounts
@@ -111,24 +112,17 @@ def iter_table(
     that take reading entries are null.
     """
     schema = TABLES[table]
-    pending: list[Row] = []
-    held = 0
     is_quick = table == "cursors" and columns is not None and _OLDEST not in columns
-    for row in (_cursor_rows if is_quick else _ROWS[table])(reader, fail, topics):
-        pending.append((cluster, *row))
-        # About how many bytes the row takes while it waits for its batch.
-        long = [value for value in row if hasattr(value, "__len__")]
-        held += _ROW_WEIGHT + sum(len(one) * (_RANGE_WEIGHT if isinstance(one, list) else 1) for one in long)
-        if held >= BATCH_WEIGHT:
-            yield _batch(schema, pending)
-            pending, held = [], 0
-    if pending:
-        yield _batch(schema, pending)
+    made = ((cluster, *row) for row in (_cursor_rows if is_quick else _ROWS[table])(reader, fail, topics))
+    for rows in filled(made, _weight_of, BATCH_WEIGHT):
+        values = zip(zip(*rows, strict=True), schema, strict=True)
+        yield pa.RecordBatch.from_arrays([pa.array(column, field.type) for column, field in values], schema=schema)
 
 
-def _batch(schema: pa.Schema, rows: list[Row]) -> pa.RecordBatch:
-    columns = [pa.array(values, field.type) for values, field in zip(zip(*rows, strict=True), schema, strict=True)]
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
+def _weight_of(row: Row) -> int:
+    """Return about how many bytes a row takes, beside its cluster, while it waits for its batch."""
+    long = [value for value in row[1:] if hasattr(value, "__len__")]
+    return _ROW_WEIGHT + sum(len(one) * (_RANGE_WEIGHT if isinstance(one, list) else 1) for one in long)
 
 
 def _micros(ms: int | None) -> int | None:

@@ -3,7 +3,7 @@
 from typing import Any
 
 from pulsar_admin.store.db.delayed import Index, find_index
-from pulsar_admin.store.db.delayed_entries import DelayedRows
+from pulsar_admin.store.db.delayed_entries import DelayedRows, join_rows
 from pulsar_admin.store.db.environment import Store
 from pulsar_admin.store.delayed import build as building
 from pulsar_admin.store.delayed.runs import open_runs
@@ -54,7 +54,9 @@ def index_of(store: Store, subscription: str, topic: str = TOPIC) -> Index:
 def held(store: Store, subscription: str, topic: str = TOPIC) -> list[Message]:
     """Everything an index holds, as (tick, ledger, entry)."""
     with open_reader(store) as reader:
-        return messages_of(building.PartitionSource(reader, index_of(store, subscription, topic)).all_rows())
+        return messages_of(
+            join_rows(list(building.PartitionSource(reader, index_of(store, subscription, topic)).iter_rows()))
+        )
 
 
 def messages_of(rows: DelayedRows) -> list[Message]:
