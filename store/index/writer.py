@@ -40,7 +40,6 @@ from pulsar_admin.store.db.copies import add_copies, has_copies
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.files import DIFFERS, Damage, LogFile, iter_logs
 from pulsar_admin.store.errors import SourceChanged
-from pulsar_admin.store.kernels.columns import HAS_BROKER_TIME, UNFRAMED
 from pulsar_admin.store.names import FileKind
 from pulsar_admin.store.scan.runs import HAS_BROKER, IS_UNFRAMED, Records, Run, Runs, pack_runs
 from pulsar_admin.store.urls import Opened, close_bytes, open_bytes, read_at
@@ -310,23 +309,8 @@ class _Part:
         """Return the location block of these records alone."""
         run = self.run
         flags = (SLOTS if run.has_holes else 0) | (MESSAGES if run.others else 0)
-        head = BLOCK_HEADER.pack(
-            run.length,
-            flags,
-            self.file_id,
-            run.messages,
-            run.payload_bytes,
-            run.publish_min_ms,
-            run.publish_max_ms,
-            run.broker_min_ms,
-            run.broker_max_ms,
-            run.auto_min_ms,
-            run.auto_max_ms,
-            run.broker_count,
-            run.digest_bytes,
-            run.unframed,
-            run.first_slot,
-        )
+        counts = (run.digest_bytes, run.unframed, run.first_slot)
+        head = BLOCK_HEADER.pack(run.length, flags, self.file_id, *run.sums, *counts)
         parts = [head, self.offsets.tobytes(), self.sizes.tobytes()]
         if flags & MESSAGES:
             parts.append(self.counts().tobytes())
@@ -485,27 +469,10 @@ def pack_columns(
     return b"".join(parts)
 
 
-def pack_block(records: Array, files: Array) -> tuple[int, int, bytes]:
-    """Return (ledger id, block number, block) of records of one block, in the order of entries, and the files that hold them."""
-    flags = records["flags"]
-    framed, stamped = flags & UNFRAMED == 0, flags & HAS_BROKER_TIME != 0
-    automatic = np.where(stamped, records["broker_ms"], records["publish_ms"])
-    header = BlockHeader(
-        0, 0, 0, 0, 0,
-        *_bounds(records["publish_ms"][framed]),
-        *_bounds(records["broker_ms"][stamped]),
-        *_bounds(automatic[framed]),
-        int(np.count_nonzero(stamped)),
-        int(records["digest_bytes"][0]),
-        int(np.count_nonzero(~framed)),
-        0,
-    )  # fmt: skip
+def pack_block(run: Run, records: Array, files: Array) -> bytes:
+    """Return the location block of a run of records in the order of entries, which lie in these files (by id)."""
+    header = BlockHeader._make((run.length, 0, 0, *run.sums, run.digest_bytes, run.unframed, run.first_slot))
     slots = records["entry_id"] & (BLOCK_ENTRIES - 1)
     # A batch that claims a negative number of messages has none.
     messages = np.maximum(records["messages"], 0)
-    block = pack_columns(header, slots, records["offset"], records["size"], messages, files)
-    return int(records["ledger_id"][0]), int(records["entry_id"][0]) >> BLOCK_BITS, block
-
-
-def _bounds(times: Array) -> tuple[int, int]:
-    return (int(times.min()), int(times.max())) if len(times) else (NO_MIN, NO_MAX)
+    return pack_columns(header, slots, records["offset"], records["size"], messages, files)

@@ -73,6 +73,11 @@ class Run(NamedTuple):
         return self.end - self.start
 
     @property
+    def sums(self) -> tuple[int, ...]:
+        """``messages`` to ``broker_count``, which the header of a location block has in the same order."""
+        return self[4:13]
+
+    @property
     def has_holes(self) -> bool:
         return self.last_slot - self.first_slot != self.length - 1
 

@@ -47,8 +47,7 @@ class FindCover(Struct, Reduction, frozen=True):
     def partial(self, batch: EntryBatch) -> Row:
         """Return the row of a batch."""
         heads = np.zeros(len(batch), HEAD)
-        starts = batch.offsets + 36 + batch.rows["digest_bytes"]
-        read_heads(batch.data, starts, batch.offsets + 4 + batch.held, heads)
+        read_heads(batch.data, batch.starts, batch.ends, heads)
         flags, last = batch.rows["flags"], heads["broker_index"]
         batched = (flags & BATCH != 0) & (flags & TRANSACTION == 0)
         first = last - np.where(batched, batch.rows["messages"] - 1, 0)

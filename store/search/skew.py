@@ -26,7 +26,7 @@ from pulsar_admin.store.model.topics import Topic
 from pulsar_admin.store.names import LONG_MAX, LONG_MIN
 from pulsar_admin.store.scan.entries import EntryScan
 from pulsar_admin.store.scan.integer_rows import Sums
-from pulsar_admin.store.scan.places import EntryBatch
+from pulsar_admin.store.scan.places import EntryBatch, record_times
 from pulsar_admin.store.scan.reducing import Reduction, Reductions, Row
 from pulsar_admin.store.wording import Answer
 
@@ -173,8 +173,7 @@ class SumClocks(Struct, Reduction, frozen=True):
         np.maximum.at(sums["highest"], stamped_producers, offsets)
         _count(sums, "future", stamped_producers[offsets > self.options.tolerance_ms])
         _count(sums, "late", stamped_producers[offsets < -self.options.tolerance_ms])
-        times = {"publish": publish, "broker": broker, "auto": np.where(stamped, broker, publish)}[self.options.clock]
-        on_clock = stamped if self.options.clock == "broker" else np.ones(len(rows), bool)
+        times, on_clock = record_times(rows, self.options.clock)
         _add_inversions(sums, edges, producers[on_clock], times[on_clock])
         table = _OffsetTable()
         table.add(stamped_producers, offsets)

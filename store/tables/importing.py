@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import groupby, pairwise
+from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from pulsar_admin.store.aliases import Array
 from pulsar_admin.store.codec.rocksvalue import NodeStat
-from pulsar_admin.store.db.blocks import BLOCK_BITS, block_key
+from pulsar_admin.store.db.blocks import block_key
 from pulsar_admin.store.db.bodies import body_key
 from pulsar_admin.store.db.environment import Store, Txn, create_store, open_store
 from pulsar_admin.store.db.files import FileMode, iter_logs, put_log
@@ -31,6 +31,7 @@ from pulsar_admin.store.files import new_directory
 from pulsar_admin.store.index.writer import pack_block
 from pulsar_admin.store.kernels import columns as kernel
 from pulsar_admin.store.names import shell_word
+from pulsar_admin.store.scan.runs import Run, pack_runs
 from pulsar_admin.store.scan.schemas import FLAGS, INVERTED
 from pulsar_admin.store.tables.folder import NAME, ClusterTables, Folder, TableFile, read_manifest
 from pulsar_admin.store.tables.parquet import check_file, read_groups
@@ -297,16 +298,14 @@ def pack_blocks(parts: Iterable[EntryRows]) -> Iterator[Row]:
     held = EntryRows(np.zeros(0, kernel.RECORD), np.zeros(0, np.uint32))
     for part in parts:
         rows = EntryRows(*(np.concatenate(both) for both in zip(held, part, strict=True))) if len(held.files) else part
-        ledgers, blocks = rows.records["ledger_id"], rows.records["entry_id"] >> BLOCK_BITS
-        changes = (np.diff(ledgers) != 0) | (np.diff(blocks) != 0)
-        edges = [0, *(np.flatnonzero(changes) + 1).tolist()]
-        for low, high in pairwise(edges):
-            yield _packed(rows.part(low, high))
-        held = rows.part(edges[-1])  # it may go on in the next part
-    if len(held.files):
-        yield _packed(held)
+        runs = pack_runs(rows.records, keep_first=True).rows  # one of each block
+        for run in runs[:-1]:
+            yield _packed(run, rows)
+        held = rows.part(runs[-1].start) if runs else rows  # it may go on in the next part
+    for run in pack_runs(held.records, keep_first=True).rows:
+        yield _packed(run, held)
 
 
-def _packed(rows: EntryRows) -> Row:
-    ledger_id, number, block = pack_block(rows.records, rows.files)
-    return block_key(ledger_id, number), block
+def _packed(run: Run, rows: EntryRows) -> Row:
+    part = rows.part(run.start, run.end)
+    return block_key(run.ledger_id, run.block), pack_block(run, part.records, part.files)
