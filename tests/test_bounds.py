@@ -35,9 +35,11 @@ from pulsar_admin.api.plan import Plan
 from pulsar_admin.commands.store.check import CheckRow
 from pulsar_admin.errors import failure_of
 from pulsar_admin.page.charts import Box
+from pulsar_admin.store.changes.resets import ToTime
 from pulsar_admin.store.changes.subscriptions import own_ledgers
 from pulsar_admin.store.changes.topics import plan_topic
-from pulsar_admin.store.codec import entrylog, offload, sequencefile
+from pulsar_admin.store.codec import entrylog, journal, offload, sequencefile
+from pulsar_admin.store.codec.avro import VALUES_PER_BYTE
 from pulsar_admin.store.codec.buffer import Reader
 from pulsar_admin.store.codec.claims import COMPACTED_COMPONENT, SCHEMA_KEY, TOPIC_KEY
 from pulsar_admin.store.codec.compression import ZLIB
@@ -53,6 +55,7 @@ from pulsar_admin.store.codec.dbledger import LocationRow
 from pulsar_admin.store.codec.digest import DIGEST_SIZE
 from pulsar_admin.store.codec.journal import JournalHeader
 from pulsar_admin.store.codec.ledgermetadata import (
+    DigestType,
     LedgerState,
     LoneLedger,
     decode_ledger_metadata,
@@ -102,6 +105,7 @@ from pulsar_admin.store.errors import (
     EntryNotFound,
     IndexCorrupt,
     InvalidValue,
+    JournalCorrupt,
     LedgerNotFound,
     LimitExceeded,
     MetadataCorrupt,
@@ -135,9 +139,10 @@ from pulsar_admin.store.kernels.columns import BATCH as BATCH_KIND
 from pulsar_admin.store.kernels.columns import RECORD
 from pulsar_admin.store.kernels.producers import number_spans
 from pulsar_admin.store.kernels.slots import SLOT
+from pulsar_admin.store.model.broken import NO_METADATA
 from pulsar_admin.store.model.broken_beside import find_lost_events
 from pulsar_admin.store.model.coverage import Stripe
-from pulsar_admin.store.model.cursors import CursorSource, read_cursor
+from pulsar_admin.store.model.cursors import DEDUP_CURSOR, CursorSource, read_cursor
 from pulsar_admin.store.model.ledgers import WholeLedger, sorted_ledger_ids
 from pulsar_admin.store.model.publish_times import PublishTimes
 from pulsar_admin.store.model.reader import open_reader
@@ -150,14 +155,15 @@ from pulsar_admin.store.model.resources import (
     parse_bundle,
     resource_group_path,
 )
-from pulsar_admin.store.model.topics import iter_partitioned, read_topic
+from pulsar_admin.store.model.topics import PARTITIONS_MAX, iter_partitioned, read_topic
 from pulsar_admin.store.nacks.tracker import NegativeAcksTracker
 from pulsar_admin.store.names import EARLIEST, EVENTS, SEGMENT, FileKind, NamespaceName, TopicName, parse_topic
 from pulsar_admin.store.policies.rules import TOPIC_POLICIES
 from pulsar_admin.store.proto.bookkeeper_pb2 import LedgerMetadataFormat
 from pulsar_admin.store.proto.pulsar_api_pb2 import MessageIdData, MessageMetadata
 from pulsar_admin.store.recovery import from_ledgers, restore, rolling
-from pulsar_admin.store.recovery.ack_history import TimeBound
+from pulsar_admin.store.recovery.ack_history import ChosenState, TimeBound
+from pulsar_admin.store.recovery.chains import CLOCK_SKEW_MS
 from pulsar_admin.store.recovery.deleted_nodes import PastCursor
 from pulsar_admin.store.recovery.evidence import COMPACTED, CURSOR
 from pulsar_admin.store.recovery.journal_times import WriteTime
@@ -241,6 +247,7 @@ TOPIC = N(
     ledgers=[N(ledger_id=7, entries=5), N(ledger_id=9, entries=3)],
 )
 ROW = pa.record_batch({"x": [1]})
+LEDGERS = N(names=set(), kinds=set(), indexed=[], timed=[], contradiction="")
 BATCH = N(key=None, clock="publish", first=Position(1, 5, 2), last=Position(1, 5, 3))
 WINDOW = {"base": 5, "data": b"abc", "_buffer": b"abcd", "_fill": partial(int, "x")}
 """A window onto a file from byte 5 to before 8; reading elsewhere is an error."""
@@ -1033,6 +1040,78 @@ BOUNDS: dict[str, list[tuple[Any, object]]] = {
     "store.recovery.rolling:_is_told_of": [((UNREADABLE, A_TOPIC), False)],
     "store.search.by_index:_is_sound": [((UNREADABLE, Position(7, 0)), False)],
     "store.transfer.bundle:_has_ledger": [((N(value=b"\xff", path="p"),), False)],
+    "store.codec.avro:_Values._of": [((N(), {"type": "fixed", "size": size}), answer)
+        for size, answer in ((0, 1), (1, 1 - VALUES_PER_BYTE), (-1, EntryCorrupt))] + [
+        ((N(unpaid=int), schema), answer) for schema, answer in (  # more values than its bytes pay for, of each item 0 at most
+            ({"type": "array", "items": 0}, 1 - VALUES_PER_BYTE), ({"type": "array", "items": 1}, EntryCorrupt),
+            ({"type": "map", "values": VALUES_PER_BYTE}, EntryCorrupt),
+            ({"type": "map", "values": VALUES_PER_BYTE - 1}, 1 - VALUES_PER_BYTE),
+            ({"type": "record", "fields": [{"type": 2}, {"type": 3}]}, 6), ({"type": "enum"}, 1 - VALUES_PER_BYTE), ({"type": 5}, 5))],
+    "store.codec.entrylog:decode_trusted_map": [  # a size of 0 ends it, as the padding of direct writes does; a cut map is none
+        ((bytes(1024) + tail, entrylog.EntryLogHeader(1, 1024, 0)), answer)
+        for tail, answer in ((bytes(4), {}), (bytes(3), None), (b"\xff" * 4, {}), (b"", {}), (struct.pack(">i", 1), None),
+                             (struct.pack(">iqqi", 20, -1, -2, 0), {}))] + [
+        ((b"x" + struct.pack(">iqqiqqqq", 52, *batch) + bytes(4), entrylog.EntryLogHeader(version, 1, ledgers)), answer)
+        for version, ledgers, *batch, answer in (
+            (1, 1, -1, -2, 2, 0, 5, 0, 7, {0: 12}), (1, 2, -1, -2, 2, 0, 0, 1, 0, {0: 0, 1: 0}), (1, 2, -1, -2, 2, 0, 5, 0, 7, None),
+            (0, 1, -1, -2, 2, 0, 5, 0, 7, None), (1, 1, -2, -2, 2, 0, 5, 0, 7, None), (1, 1, -1, -1, 2, 0, 5, 0, 7, None),
+            (1, 1, -1, -2, 1, 0, 5, 0, 7, None), (1, 2, -1, -2, 2, 0, 5, -1, 7, None), (1, 2, -1, -2, 2, 0, 5, 1, -1, None))],
+    "store.codec.zookeeper:SnapshotReader._fill": [
+        ((N(_where="x", _data=b"", _more=lambda size: 5), size), answer)
+        for size, answer in ((0, None), (5, None), (6, MetadataCorrupt), (-1, MetadataCorrupt))],
+    "store.changes.resets:reset_target": [
+        ({"time_ms": 5, "until_ms": until_ms, "exclude": False}, answer)
+        for until_ms, answer in ((5, InvalidValue), (6, ToTime(5, False, 6)))],
+    "store.changes.topics:_missing": [
+        ((UNREADABLE, A_TOPIC, count, 0), answer)
+        for count, answer in ((0, []), (PARTITIONS_MAX, MetadataCorrupt), (PARTITIONS_MAX + 1, InvalidValue))],
+    "store.facts.backlogs:_Chunks._look": [  # no entry is read before the first or after the last
+        ((N(_read={}, _unread=set(), topic=N(number_of_entries=2, at_rank=partial(Position, 7)), _reader=N(read=lambda *ids: int("x"))),
+          rank), answer) for rank, answer in ((-1, (False, None)), (0, ValueError), (1, ValueError), (2, (False, None)))],
+    "store.recovery.ack_history:state_in_force": [  # not written before the time, and written by it, both ends included
+        ((iter([N(state=None, name=name, problem="p", not_before=N(time_ms=before), not_after=N(time_ms=after, by="b"))
+                for name, before, after in (("A", 5, 7), ("B", *span))]), None, N(name="s"), 10, "refuse"), answer)
+        for span, answer in (((10, 20), ChosenState(None, "2 states, A to B", "p")), ((11, 20), ChosenState(None, "A", "p")),
+                             ((8, 10), ChosenState(None, "B", "p")), ((8, 11), ChosenState(None, "2 states, A to B", "p")))],
+    "store.recovery.chains:_LedgerSets.join_pointed": [  # joins, here an error, what names entries that both ledgers have
+        ((N(found={1: N(kind="messages", last_entry=5), 2: N(kind="messages", last_entry=3)}, join=lambda join: int("x")),
+          N(points={1: span, 2: (0, 3)}, kind="cursor", ledger_id=9)), answer)
+        for span, answer in (((-1, 5), ValueError), ((-2, 5), None), ((0, 6), None))],
+    "store.recovery.chains:_LedgerSets._contradiction": [
+        ((N(found={1: N(index=(3, 4, 8), broker_ms=(0, last)), 2: N(index=(8, first, 12), broker_ms=(10**6, 10**7))}),
+          N(**vars(LEDGERS) | {"indexed": [1], "timed": [1]}), N(**vars(LEDGERS) | {"indexed": [2], "timed": [2]})), answer)
+        for first, last, answer in (
+            (9, 5, ""), (8, 5, "the broker's index goes back from ledger 1 to 2"), (9, 10**6 + CLOCK_SKEW_MS, ""),
+            (9, 10**6 + CLOCK_SKEW_MS + 1, "the broker's time goes back from ledger 1 to 2"))] + [
+        ((N(), N(**vars(LEDGERS) | {"names": {"a"}}), N(**vars(LEDGERS) | {"names": {name}})), answer)
+        for name, answer in (("a", ""), ("b", "the metadata names them a and b"))] + [
+        ((N(), N(**vars(LEDGERS) | {"kinds": {"a"}}), N(**vars(LEDGERS) | {"kinds": {kind}, "contradiction": "c"})), answer)
+        for kind, answer in (("a", "c"), ("b", "their contents differ in kind"))],
+    "store.recovery.closing:_end_of": [
+        ((N(txn=UNREADABLE, read=lambda *ids: N(length=3, digest_type=None)), 7, last, 9), (length, DigestType.CRC32C))
+        for last, length in ((0, 3), (-1, 0))],
+    "store.recovery.preflight:_Forecast._add_log": [((N(), N(bytes=np.array([100])), 100), None)],
+    "store.changes.compaction:_attach_warnings": [
+        ((N(get=lambda *key: None, view=lambda *key: None), N(ids=ids, name=A_TOPIC, at_rank=lambda rank: Position(5, 0)),
+          N(horizon=Position(ledger, 3), ledger_id=9)), answer)
+        for ids, ledger, answer in (([], 4, []), ([5], 5, []), ([5], 4, [
+            "what the topic had between 4:3 and 5:0 is gone: a key that was changed or deleted there gets back its value of 4:3"]))],
+    "store.codec.journal:_record": [
+        ((struct.pack(">iqq", size, *ids) + tail, 0, size, "x", N(written_end=int, digest_type=lambda *span: "CRC32C")), answer)
+        for size, *ids, tail, answer in (
+            (16, 0, -0x2000, b"", journal.Fence(0, 0)), (16, -1, -0x2000, b"", JournalCorrupt),
+            (17, 0, -0x2000, b"x", JournalCorrupt),
+            (20, 0, -0x1000, bytes(4), journal.MasterKey(0, 0, b"")), (16, 0, -0x1000, b"", JournalCorrupt),
+            (21, 0, -0x1000, b"\0\0\0\1k", journal.MasterKey(0, 0, b"k")), (21, 0, -0x1000, b"\0\0\0\2k", JournalCorrupt),
+            (20, 0, -0x8000, bytes(4), journal.ExplicitLac(0, 0, b"")), (16, 0, -1, b"", journal.UnknownRecord(0, 16, 0, -1)),
+            (32, 0, 0, bytes(16), journal.JournalEntry(0, 32, 0, 0)), (31, 0, 0, bytes(15), JournalCorrupt))],
+    "store.recovery.recover:_left_out": [
+        ((N(leftovers=(), headless=(), namespaces_without_policies=(), unsure=0),
+          N(left_out=(), passed_over=dict.fromkeys(range(count), "x")), None), answer)
+        for count, answer in ((0, []), (1, ["1 node that cannot be decoded stays as it is:", "x"]),
+                              (10, ["10 nodes that cannot be decoded stay as they are:", *["x"] * 10]),
+                              (11, ["11 nodes that cannot be decoded stay as they are:", *["x"] * 10,
+                                    "… and 1 more: see them with: pulsar-admin store check"]))],
     "store.codec.claims:claimed_topic": [(({TOPIC_KEY: b"\xff"},), None), (({SCHEMA_KEY: b"x"},), None)],
     "store.codec.compression:fills": [((ZLIB, b"xx", memoryview(bytearray(3))), False)],
     "store.codec.cursor:rename_properties": [((b"\xff", str), None)],
@@ -1097,6 +1176,126 @@ def test_at_its_bounds() -> None:
     ] == []
 
 
+GIB, MIB, NOTE, WARNING = 1 << 30, 1 << 20, Severity.NOTE, Severity.WARNING
+DEDUP = N(mark_deletes={DEDUP_CURSOR: Position(1, 1)}, is_deduplicated=None)
+MANY = [N(entries=100)] * 999
+FIRST = N(born_ms=5, position=Position(1, 2), deliver_at_ms=5)
+OF_TTL = N(ttl=N(seconds=60, source="namespace"), next_message=FIRST, overdue=None, cursor=N(name="s"))
+CHILD = N(segment_id=2, topic="two", parents=(1,), children=(), start=5, end=9, is_active=True)
+PARENT = N(segment_id=1, topic="one", parents=(), children=(2,), start=0, end=9, is_active=False)
+HOLDING = N(
+    cursors=[N(state=N(ranges=[1]))],
+    unreadable_cursors=False,
+    consumed=(1, ("s", Position(7, 1))),
+    retention=N(time_minutes=0),
+    topic=N(
+        name="t",
+        ranks=[0, 5, 10, 15, 20],
+        at_rank=lambda rank: f"at {rank}",
+        place=lambda at: at.entry_id,
+        ledgers=[N(entries=5, size_bytes=1)] * 4,
+    ),
+)
+LISTED = N(of=N(topic=N(name="t", number_of_entries=8, at_rank=lambda rank: f"7:{rank}")), cursor=N(name="s"))
+LOSS = N(
+    entries_before=0, entries=1, first=Position(1, 1), last=Position(1, 1),
+    broken=N(ledger_id=1, what=str, fate="is lost", reason="x", cure="", broker=str),
+)  # fmt: skip
+# fmt: off
+JUDGED: dict[str, list[tuple[Any, list[Severity | str | None]]]] = {
+    "topics:_holds": [
+        ((N(**vars(DEDUP), held_by=lambda name, size=size: (1, size), topic=N(entries_after=lambda at, after=after: after)),), told)
+        for after, size, told in ((10**6, 0, [WARNING]), (10**6 - 1, 0, []), (0, 100 * MIB, [None]), (0, 100 * MIB - 1, []))] + [
+        ((N(mark_deletes={}, is_deduplicated=None),), []), ((N(**vars(DEDUP) | {"is_deduplicated": False}),), [])],
+    "topics:_ledgers_tiny": [
+        ((N(topic=N(ledgers=[N(entries=first), *more, N(entries=0)])),), told)
+        for first, more, told in ((100, MANY, []), (99, MANY, [None]), (0, MANY[:-1], []))],
+    "topics:_ledger_huge": [
+        ((N(where="t", topic=N(ledgers=[N(ledger_id=1, size_bytes=10 * GIB + more, info=N(offloaded=offloaded))])),), told)
+        for more, offloaded, told in ((0, False, []), (1, False, [None]), (1, True, []))],
+    "topics:_ledger_list_large": [
+        ((N(topic=N(ledgers=range(count)), node_bytes=size),), told)
+        for count, size, told in ((999, MIB, []), (1000, MIB // 2, [None]), (1000, MIB // 2 - 1, []), (1000, 943_718, [None]),
+                                  (1000, 943_719, [Severity.CRITICAL]))],
+    "topics:_compaction_stale": [
+        ((N(compaction_cursor=N(mark_delete="1:1"), mark_deletes=range(count), compaction_threshold=None,
+            held_by=lambda name, size=size: (1, size)),), told)
+        for count, size, told in ((1, 1, []), (2, 1, [NOTE]), (2, 0, []), (2, 100 * MIB - 1, [NOTE]), (2, 100 * MIB, [WARNING]))],
+    "topics:_hole_pins_ledgers": [  # the last ledger stays in any case, and those before the slowest position are consumed
+        ((N(**vars(HOLDING) | {"subscriptions": [N(pending=pending)]} | more),), told) for pending, more, told in (
+            (((1, 2),), {}, ["message at 1 is not acknowledged: 2 ledgers after it of 2 bytes"]),
+            (((1, 6), (10, 11)), {}, []), (((1, 5), (14, 15)), {}, ["1 ledger after it"]), (((1, 2), (15, 20)), {}, ["2 ledgers"]),
+            (((1, 2),), {"retention": N(time_minutes=-1)}, []), (((1, 2),), {"cursors": [N(state=N(ranges=[]))]}, []),
+            (((1, 2),), {"unreadable_cursors": True}, []), (((1, 2),), {"consumed": (1, None)}, []))],
+    "topics:_clock": [
+        ({"facts": N(wrong_producers={"future": count}, clocks=N(
+            ahead_ms=off_ms, behind_ms=0, future_ledgers=1, past_ledgers=0, is_stamped=True)), "is_ahead": True}, told)
+        for off_ms, count, told in ((600_000, 1, ["1 entry up to 10m ahead"]), (599_999, 2, ["2 entries up to 9m59s ahead"]), (0, 1, []),
+                                    (36_000_000, 0, ["entries up to 10h ahead"]), (864_000_000, 0, ["entries up to 10d ahead"]))],
+    "storage:_dead_bytes": [
+        ((N(stuck_logs=[N(live_bytes=live, size_bytes=100, dead_bytes=dead, path="a/0.log", kept_for="t")]),), told)
+        for live, dead, told in ((50, 1, [NOTE]), (49, 1, []), (50, 0, []), (50, 10 * GIB - 1, [NOTE]), (50, 10 * GIB, [WARNING]))],
+    "storage:_full_disks": [
+        ((N(disks=[("d", N(total=total, used=used, free=0))]),), told)
+        for total, used, told in ((100, 95, ["95%"]), (1000, 949, []), (0, 0, []))],
+    "storage:_leaked": [
+        ((N(vanished=N(off_list=off), reader=UNREADABLE, leaked=[
+            N(ledger_id=number, claims={}, reason="", entries=1, size_bytes=GIB // count - less) for number in range(count)]),), told)
+        for count, less, off, told in ((1, 0, (), [WARNING]), (1, 1, (), [NOTE]), (5, 0, (), ["ledgers 0, 1, 2, 3, 4"]))],
+    "backlogs:_markers": [
+        ((N(contents=N(markers=markers, entries=entries), of=N(where="t"), cursor=N(name="s")),), told)
+        for markers, entries, told in ((1, 2, ["1 entry is left"]), (1, 3, []), (0, 0, []), (2, 2, ["no other entry"]))],
+    "scalable:_wrong_relations": [
+        ((N(record=N(next_segment_id=following, segments=[N(**vars(PARENT) | parent), N(**vars(CHILD) | segment)])),), told)
+        for following, parent, segment, told in (
+            (3, {}, {}, []), (2, {}, {}, ["segment 2 has the id that the next"]), (3, {"end": 5}, {}, []),
+            (3, {"end": 4}, {}, ["segment 2 has none"]), (3, {"start": 9}, {}, []), (3, {"start": 10}, {}, ["segment 2 has none"]),
+            (3, {"topic": "two"}, {}, ["segments 1 and 2 are the same"]), (3, {"children": ()}, {}, ["1 is sealed", "no such child"]),
+            (3, {}, {"is_active": False}, ["segment 2 is sealed and has no"]), (3, {}, {"parents": ()}, ["child 2, which has no such"]),
+            (5, {"segment_id": 3}, {}, ["child 2, which has no such", "parent 1, which is not"]),
+            (5, {}, {"segment_id": 3}, ["child 2, which is not", "parent 1, which has no such child"]),
+            (3, {"parents": (2,), "children": (2,)}, {"parents": (1,), "children": (1,), "is_active": False}, ["they form a circle"]),
+            (3, {}, {"parents": (1, 2), "children": (2,), "is_active": False}, ["they form a circle"]))],
+    "starts:_long_record": [
+        ((N(where="log.1", values={"size": 2 * (10 << 20) + more}),), [told])
+        for more, told in ((0, "10485760, which is enough"), (1, "more than what bin/pulsar sets"))],
+    "starts:_no_snapshot": [((N(values={"first": first}),), [told]) for first, told in ((1, "sets"), (2, "before 0x2"))],
+    "subscriptions:_lost": [
+        ({"facts": N(**vars(LISTED), loss=N(**vars(LOSS), end=end)), "is_next": True}, [told])
+        for end, told in ((8, "clear-backlog t"), (7, "reset-cursor t -s s -m 7:7"))] + [
+        ({"facts": N(**vars(LISTED), loss=N(**vars(LOSS) | {"broken": N(**vars(LOSS.broken) | broken)}, end=8)), "is_next": True}, [told])
+        for broken, told in (({"cure": "cure it"}, "cure it"), ({"reason": NO_METADATA}, "ledgers restore 1"))] + [
+        ({"facts": N(loss=loss, cursor=None), "is_next": False}, []) for loss in (None, N(entries_before=0))],
+    "subscriptions:_delayed": [
+        ({"facts": N(not_due=N(next_due_ms=9, last_due_ms=9, entries=1), next_message=FIRST, of=N(now_ms=now_ms), pending_entries=1,
+                     producer=None), "is_next": False}, told) for now_ms, told in ((5, ["1 of 1 entry"]), (4, []))] + [
+        ({"facts": N(not_due=not_due, next_message=None, of=N(now_ms=5)), "is_next": False}, [])
+        for not_due in (Unknown("x"), N(next_due_ms=None, last_due_ms=9), N(next_due_ms=9, last_due_ms=None))],
+    "subscriptions:_ttl_later": [
+        ((N(**vars(OF_TTL), of=N(now_ms=now_ms, topic=N(name="t"))),), told) for now_ms, told in ((5, ["1:2"]), (4, []))] + [
+        ((N(**vars(OF_TTL) | more, of=N(now_ms=5, topic=N(name="t"))),), told) for more, told in (
+            ({"ttl": None}, []), ({"next_message": None}, []), ({"overdue": Unknown("x")}, []), ({}, ["at 1970-01-01T00:01:00.005Z"]),
+            ({"overdue": N(extent=N(entries=1))}, []), ({"overdue": N(extent=N(entries=0))}, ["1:2"]))],
+    "transactions:_replay_endless": [
+        ((N(pending_ack_log=N(endless_until=Position(ledger, -1), mark_delete="m", name=A_TOPIC), of=N(where="t"), cursor=N(name="s")),),
+         [told])
+        for ledger, told in ((-1, "lists no ledger"), (0, "is empty and ends at 0:-1"))],
+}
+# fmt: on
+"""By rule: facts at its bounds, and the severity of what it finds (None: its own), or words of it."""
+
+
+@pytest.mark.parametrize("place", JUDGED)
+def test_a_rule_at_its_bounds(place: str) -> None:
+    for given, expected in JUDGED[place]:
+        found = _called(f"store.rules.{place}", given)
+        told = [found] if isinstance(found, str) else list(found)
+        assert len(told) == len(expected), (given, told)
+        for one, wanted in zip(told, expected, strict=True):
+            is_severity = wanted is None or isinstance(wanted, Severity)
+            assert one.severity is wanted if is_severity else wanted in str(one), given
+
+
 def _sealed_row(*fields: Any) -> dict[str, bytes]:
     return {"key": b"k", "value": _sealed(b"k", *fields)}
 
@@ -1130,6 +1329,11 @@ EVENT = {"domain": "x", "tenant": "a", "namespace": "b", "topic": "c"}
 HASHES = {"segmentId": 0, "hashRange": {"start": 0, "end": 1}, "state": "ACTIVE"}
 # fmt: off
 REFUSED: dict[str, list[tuple[Any, str]]] = {
+    "store.recovery.preflight:_Forecast._add_log": [  # BookKeeper's getUsage() < threshold: what it counts is the error's word
+        ((N(_count=lambda *row: int(str(row))), N(bytes=np.array([total, 0]), size_bytes=7), live), counted)
+        for total, live, counted in ((100, 0, "('at_once', 7)"), (100, 1, "('minor', 99)"), (100, 19, "('minor', 81)"),
+                                     (100, 20, "('major', 80)"), (100, 49, "('major', 51)"), (100, 50, "('kept', 50)"),
+                                     (100, 99, "('kept', 1)"), (0, 0, "('at_once', 7)"))],
     "store.codec.bookie:decode_cookie": [((b"3\nx", "c"), "lines of a cookie")],
     "store.codec.bookie:decode_last_mark": [((b"x", "m"), "last log mark")],
     "store.codec.buffer:Reader.varint": [((Reader(b"\xff" * 9 + b"\2", "v", EntryCorrupt),), "longer than 64 bits"),
