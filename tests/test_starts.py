@@ -23,7 +23,7 @@ from tests.conftest import Cli
 from tests.history.files import unpack_zookeeper
 from tests.recovery.test_recreated import go_on
 from tests.stores import NOW_MS, import_standalone
-from tests.worlds import CLUSTER, scratch_copy
+from tests.worlds import CLUSTER, copy_tree, scratch_copy, world
 
 Json = Any  # a JSON value
 
@@ -211,6 +211,30 @@ def test_cookies_of_bookies(cli: Cli, tmp_path: Path, disks: tuple[Path, Path], 
     assert cli("--store", store, *shlex.split(told["mend"])[1:]).stdout.encode() == kept
     cookies[1].write_bytes(kept)
     assert starts(cli, store) == {f"bk{number}test": (True, []) for number in range(3)}
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "mend"),
+    [
+        ("VERSION", "bookie-cookie-missing", "store cat /ledgers/cookies/sorted --raw"),
+        ("*.txn", "bookie-journal-missing", "bookkeeper lastmark"),
+    ],
+)
+def test_no_salvage_is_printed_for_a_bookie_that_it_refuses(
+    name: str, code: str, mend: str, cli: Cli, tmp_path: Path
+) -> None:
+    copy_tree(world("kinds") / "clean", tmp_path / "kinds")
+    disks = tmp_path / "kinds" / "bookie1"
+    given = f"sorted={disks / 'journal'},{disks / 'ledgers'}"
+    store = tmp_path / "store"
+    cli.on(store, f"store import cluster --zookeeper {tmp_path / 'kinds' / 'zookeeper'} --bookie {given}").ends(0)
+    for file in (disks / "journal" / "current").glob(name):
+        file.unlink()
+    cli.on(store, f"store salvage {given} --dry-run").ends(7, "has .idx files")
+    (told,) = cli.on(store, f"doctor --code {code} -o json").json
+    assert told["mend"] == f"pulsar-admin {mend}"
+    cli.on(store, mend.replace(" --raw", "")).ends(0)
+    check_sentences(cli, store)
 
 
 # -- ZooKeeper: what its own FileTxnSnapLog.restore did with the same files is beside each ------------------------------

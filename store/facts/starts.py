@@ -160,6 +160,12 @@ def _used(path: Path) -> float:
     return usage.used / usage.total if usage.total else 0.0
 
 
+def has_index_files(bookie: Bookie) -> bool:
+    """Whether a bookie has ``.idx`` files and no databases, so that ``store salvage`` refuses it."""
+    indexes = bookie.index_dirs or bookie.ledger_dirs
+    return not any(map(has_database, indexes)) and next(iter_index_files(indexes), None) is not None
+
+
 def _index_facts(bookie: Bookie, thorough: bool, read: Collection[Path]) -> Iterator[StartFact]:
     indexes = bookie.index_dirs or bookie.ledger_dirs
     logs = {log: len(read_bookie_directory(log).logs) for log in bookie.ledger_dirs if log.is_dir()}

@@ -7,13 +7,16 @@ from pulsar_admin.store.codec.bookie import LAST_MARK_FILE
 from pulsar_admin.store.codec.ledgermetadata import COOKIES
 from pulsar_admin.store.db.bookies import disks_text
 from pulsar_admin.store.facts.cluster import ClusterFacts
-from pulsar_admin.store.facts.starts import PULSAR_JUTE_BYTES, Refusal, Start, StartFact
+from pulsar_admin.store.facts.starts import PULSAR_JUTE_BYTES, Refusal, Start, StartFact, has_index_files
 from pulsar_admin.store.names import shell_word
 from pulsar_admin.store.rules.finding import Severity
 from pulsar_admin.store.rules.rule import Evidence, Rules
 from pulsar_admin.store.wording import counted, listed, plural
 
 _SALVAGE = "pulsar-admin store salvage {disks}"
+_SALVAGED = {Start.COOKIE_MISSING, Start.NO_JOURNAL, Start.JOURNAL_DAMAGED}
+"""What a bookie with ``.idx`` files meets, too, which a salvage refuses."""
+_LOOK_AT = "pulsar-admin logs verify {}"
 _SNAPSHOT = "pulsar-admin store export zookeeper-snapshot DIR"
 _DIR = (
     "Write a snapshot from this store into an empty directory, which becomes the `dataDir` of each server. If the import counted losses, "
@@ -163,8 +166,13 @@ def evidence_of(fact: StartFact) -> Evidence:
     values, mend = dict[str, object](), None
     if fact.bookie is not None:
         values = {"bookie": fact.bookie.name, "disks": disks_text(fact.bookie)}
-        if fact.values.get("registered"):  # no directory has a cookie to copy, the metadata has it
+        salvages = fact.kind not in _SALVAGED or not has_index_files(fact.bookie)
+        # No directory has a cookie to copy, or none is copied: the metadata has it.
+        if fact.values.get("registered") or (fact.kind is Start.COOKIE_MISSING and not salvages):
             mend = f"pulsar-admin store cat {shell_word(f'{COOKIES}/{fact.bookie.bookie_id}')} --raw"
+        elif not salvages:
+            is_gone = fact.kind is Start.NO_JOURNAL
+            mend = "pulsar-admin bookkeeper lastmark" if is_gone else _LOOK_AT.format(shell_word(str(fact.where)))
     if fact.kind is Start.INDEX_FILES_DAMAGED:
         values["ledgerId"] = fact.values["ledgers"][0]
     elif fact.kind is Start.LONG_RECORD:
@@ -172,7 +180,7 @@ def evidence_of(fact: StartFact) -> Evidence:
     elif fact.kind is Start.ROCKSDB:
         mend = "pulsar-admin store clone DIR"
     elif fact.kind is Start.JOURNAL_UNKNOWN:
-        mend = f"pulsar-admin logs verify {shell_word(str(fact.where))}"
+        mend = _LOOK_AT.format(shell_word(str(fact.where)))
     shown = {key: listed(one) if isinstance(one, list) else one for key, one in fact.values.items()}
     sentence = told.format(where=fact.where, **shown) if isinstance(told, str) else told(fact)
     return Evidence(str(fact.where), sentence, {**values, "starts": starts}, fact.values.get("hint", ""), mend=mend)
@@ -195,8 +203,8 @@ _add(
     "The bookie does not start: `InvalidCookieException`.",
     _SALVAGE,
     "If the disk is not mounted, mount it. Move a damaged file elsewhere first. If only the file is missing, salvage copies it "
-    "from the bookie's other directories; it refuses an empty ledger directory. If no directory has one: "
-    "`store cat /ledgers/cookies/BOOKIE --raw > DIR/current/VERSION`.",
+    "from the bookie's other directories; it refuses an empty ledger directory. If no directory has one, "
+    "or the bookie has `.idx` files, which salvage refuses: `store cat /ledgers/cookies/BOOKIE --raw > DIR/current/VERSION`.",
 )
 _add(
     "bookie-cookie-refused",
@@ -239,7 +247,7 @@ _add(
     "The bookie does not start: `Recovery log … is missing`.",
     _SALVAGE,
     "Mount the disk, or restore the file. If it is lost, salvage puts `lastMark` aside, and counts the ledgers that may lack their last "
-    "entries on this bookie.",
+    "entries on this bookie. It refuses a bookie with `.idx` files: move its `lastMark` aside yourself.",
     loss="entries that only this journal had",
 )
 _add(
@@ -250,7 +258,8 @@ _add(
     "master key. A journal of an unknown version is reported as well, but not cut.",
     "The bookie does not start.",
     _SALVAGE,
-    "Salvage cuts the journal before that record, and writes readable entries after it to an entry log.",
+    "Salvage cuts the journal before that record, and writes readable entries after it to an entry log. It refuses a bookie with `.idx` "
+    "files: see the place in the journal.",
 )
 _add(
     "bookkeeper-layout-unknown",
