@@ -35,6 +35,7 @@ NOT_READ = {
 }
 """What else may leave something that cannot be read."""
 NAMED_AND_GONE = {
+    "bookie-index-missing",
     "entries-not-served",
     "idx-entries-not-served",
     "ledger-missing",
