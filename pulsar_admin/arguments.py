@@ -413,7 +413,7 @@ _ELSEWHERE = {
     "tick-duration": "tick",
     "time-partition-granularity": "granularity",
 }
-"""Options of the command line: the parameter that is called otherwise."""
+"""Options of the command line whose parameter has another name, and that name."""
 _WHEN_OPENED = {"jobs": "jobs", "now": "now", "private-key": "private_keys", "spark": "spark"}
 """Options that are parameters of ``open_store``."""
 _AGES = ("ttl", "before", "time")

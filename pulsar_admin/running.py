@@ -83,7 +83,7 @@ class Running(Results):
 
     @property
     def now(self) -> Now:
-        """The same, and what says it."""
+        """The time that ages are counted at, and its source."""
         from pulsar_admin.store.model.copy_age import Now
 
         is_given = self.settings.now_given

@@ -1,6 +1,6 @@
 """Plans: changes to preview, save and apply, with the calls that made them, which a plan file has and applying it repeats.
 
-Commands call the same methods, so their files are the same. Imports nothing that changes a store: reading code imports this, too.
+Commands call the same methods, so their files are the same. Imports nothing that changes a store, because reading code also imports this.
 """
 
 from __future__ import annotations
@@ -305,7 +305,7 @@ def _tuple(value: object) -> tuple[Any, ...]:  # Any: as above
 
 
 def read_plan_file(session: Session, path: Path) -> Plan:
-    """Return the plan in a file, made anew; raises NotFound, InvalidValue, and StalePlan if it differs now."""
+    """Return the plan in a file, computed again; raises NotFound, InvalidValue, and StalePlan if it differs now."""
     kept = store_plans.read_plan(path)
     with session.opened() as store:
         kept.check_store(store)

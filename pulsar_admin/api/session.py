@@ -77,7 +77,7 @@ class Program:
 
     @property
     def now(self) -> Now:
-        """The now that ages are counted at, and what says it."""
+        """The time that ages are counted at, and its source."""
         from pulsar_admin.store.model.copy_age import Now, find_as_of
 
         given_ms = self._given_ms
@@ -257,7 +257,7 @@ class Session:
     def progress(
         self, total: int | None, unit: str, label: str, *, resumes: bool = False
     ) -> Iterator[Callable[[int], None]]:
-        """Show how far work is, see ``Program.progress``; the function is told each part that is done."""
+        """Show the progress of work, see ``Program.progress``; call the function that it gives with each amount done."""
         with self._host.progress(total, unit, label, resumes=resumes) as progress:
             yield progress.advance
 

@@ -569,7 +569,7 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
         return self.apply(self.plan_undo(given))
 
     def load_plan(self, path: Path | str) -> Plan:
-        """Return the plan in a file, made anew; raises NotFound, InvalidValue, and StalePlan if it differs now."""
+        """Return the plan in a file, computed again; raises NotFound, InvalidValue, and StalePlan if it differs now."""
         return read_plan_file(self._session, Path(path))
 
     def changes(self) -> tuple[change_reports.Change, ...]:

@@ -92,7 +92,7 @@ class PolicyPlans(Planner, ABC):
 
     @abstractmethod
     def _plan_policy(self, job: policy_changes.PolicyJob) -> Plan:
-        """Return the plan of a policy job."""
+        """Return the plan of a change of a policy."""
 
     def set_policy(self, name: str, value: Any) -> Plan:  # Any: JSON
         """Plan setting a policy to JSON as upstream stores it, None: removing it; raises InvalidValue for what upstream refuses."""

@@ -368,7 +368,7 @@ class Transfers(Checked):
         *,
         changes: bool = True,
     ) -> Exported:
-        """Plan, confirm and run an export, or with ``dry_run`` only plan it; ``changes``: whether the store is written, too."""
+        """Plan, confirm and run an export, or with ``dry_run`` only plan it; ``changes``: whether it also writes the store."""
         with self._session.opened() as store:
             planned = plan(store)
         if dry_run:

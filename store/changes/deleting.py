@@ -449,6 +449,7 @@ def plan_delete_namespace(reader: EntryReader, namespace: NamespaceName, force: 
     _check_namespace(reader.txn, namespace)
     if not force:
         records = iter_nodes(reader.txn, f"/admin/partitioned-topics/{namespace}/")
+        # Brokers delete a namespace that has only system topics without force (``hasNonSystemTopic``).
         topics = [str(topic) for topic in iter_topics(reader.txn, namespace) if not topic.is_system]
         partitioned = [decode_name(node.path.rpartition("/")[2]) for node in records]
         left = topics + [name for name in partitioned if not TopicName(namespace, name).is_system]

@@ -103,7 +103,7 @@ def plan_positions(
     force: bool,
     now_ms: int,
 ) -> Plan:
-    """Plan tracking positions, each with its delay in ms; ``force``: those that the store does not know, too.
+    """Plan tracking positions, each with its delay in ms; ``force``: also those that the store does not know.
 
     ``bits``: see ``plan_add``. Raises TopicNotFound, SubscriptionNotFound, EntryNotFound, InvalidValue, and as ``plan_add``.
     """

@@ -211,7 +211,7 @@ def _apply(store: Store, txn: Txn, plan: Plan, now_ms: int) -> int:
 def _apply_tree_step(txn: Txn, reader: EntryReader, step: audit_log.Step) -> None:
     before = None if step.before is None else decode_node(step.key, step.before)
     after = None if step.after is None else decode_node(step.key, step.after)
-    if txn.view("base", step.key) is None:
+    if txn.view("base", step.key) is None:  # later changes keep the imported row: exports compare with that
         txn.put("base", step.key, step.before or b"")
     old = set(references(txn, reader, before)) if before else set()
     _put(txn, "tree", step.key, step.after)

@@ -211,7 +211,7 @@ def _ledgers_text(topic: Topic, target: Position) -> str:
 
 def ttl_warnings(reader: EntryReader, topic: Topic, cursor: Cursor, state: CursorState, now_ms: int) -> tuple[str, ...]:
     """Return warnings that a broker's TTL would expire entries which a cursor in ``state`` delivers."""
-    if cursor.name == COMPACTION_CURSOR:
+    if cursor.name == COMPACTION_CURSOR:  # brokers expire nothing of it (``PersistentTopic.checkMessageExpiry``)
         return ()
     try:
         ttl = find_message_ttl(reader.txn, topic.name)

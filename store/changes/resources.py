@@ -653,6 +653,7 @@ def plan_set_setting(txn: Txn, name: str, value: str, now_ms: int) -> Plan:
             hint=f"to forget it: pulsar-admin brokers delete-dynamic-config -c {shell_word(name)}",
         )
     if name == "loadManagerClassName" and value not in _LOAD_MANAGERS:
+        # The leading blank is upstream's.
         raise Refused(" Invalid dynamic-config value", hint=f"one of {', '.join(_LOAD_MANAGERS)}")
     return _plan_setting(
         txn,

@@ -27,7 +27,7 @@ from pulsar_admin.store.errors import EntryCorrupt
 ENTRY_HEADER_BYTES = 32
 ENTRY_MAX_BYTES = 5_253_120 - 500  # BookKeeper warns above nettyMaxFrameSizeBytes − 500; this is the one Pulsar ships
 RECORD_MAX_BYTES = 256 << 20
-"""Of an entry in any log: what says that it is larger is damaged."""
+"""The largest entry in any log: a record whose size field is larger is damaged."""
 _HEADER = struct.Struct(
     ">q"  # ledgerId
     "q"  # entryId

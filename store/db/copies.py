@@ -1,4 +1,4 @@
-"""Which entries each file has a good record of: what says on which bookies an entry is.
+"""Which entries each file has a good record of, which shows the bookies that have an entry.
 
 Row (database ``copies``): key ledger id i64, file id u32, big-endian; value: the ids of the entries whose record in that file has a
 good digest, a 64-bit Roaring bitmap in the portable format. The rows are whole where ``state`` has the row ``copies``. A store of one

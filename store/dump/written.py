@@ -10,7 +10,7 @@ Format = Literal["parquet", "jsonl"]
 
 
 class WrittenFile(Struct):
-    """A file of a dump: its day, rows and bytes, the machine that wrote it (here where there is none), and values in it that cannot be
+    """A file of a dump: its day, rows and bytes, the machine that wrote it (by default this one), and values in it that cannot be
     decoded."""
 
     path: str

@@ -76,7 +76,7 @@ class CutMessage(Struct, frozen=True):
 def find_cut(
     reader: EntryReader, topic: Topic, pending: cursors.Intervals, contents: Contents | None = None
 ) -> CutMessage | None:
-    """Return the first chunked message that the backlog ``pending`` of ``topic`` has only in part; reads few entries if there is none.
+    """Return the first chunked message that the backlog ``pending`` of ``topic`` has only in part, or None, after reading few entries.
 
     Without ``contents``, only the ends of the pending ranges are read.
     """

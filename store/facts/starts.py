@@ -119,7 +119,7 @@ def find_layout_fact(layout: bytes | None) -> StartFact | None:
 def iter_bookie_facts(
     bookie: Bookie, registered: Registered | None, *, thorough: bool, read: Collection[Path] = ()
 ) -> Iterator[StartFact]:
-    """Yield the faults that a bookie's start meets on its disks, as far as they are here. ``registered``: None without metadata.
+    """Yield the faults that a bookie's start meets on those of its disks that were imported. ``registered``: None without metadata.
 
     ``thorough``: databases are opened and read, except those in ``read``, which already were, and so are the journals that a start replays.
     """

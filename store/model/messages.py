@@ -597,7 +597,7 @@ EVENT = "event"
 
 
 def check_times(start_ms: int | None, end_ms: int | None) -> None:
-    """Raise InvalidValue when what begins at ``start_ms`` ends before it begins; None: it has no such bound."""
+    """Raise InvalidValue if a window of time ends before it starts; None: it has no such bound."""
     if start_ms is not None and end_ms is not None and start_ms > end_ms:
         times = f"{shown_time(start_ms)} to {shown_time(end_ms)}"
         raise InvalidValue(f"the window of time ends before it begins: {times}", hint="swap the two times")

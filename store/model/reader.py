@@ -129,7 +129,7 @@ class EntryReader:
         return digest
 
     def _find_metadata(self, ledger_id: int) -> LedgerMetadata | None:
-        """Return what says how to verify entries; None also where it cannot be read, so that these are read as those of a lost one."""
+        """Return the metadata by which entries are verified; None also if it is damaged: its entries are read as a lost ledger's."""
         return None if is_damaged(self.txn, ledger_id) else find_metadata(self.txn, ledger_id)
 
     def _elsewhere(self, ledger_id: int) -> str:

@@ -193,7 +193,7 @@ class Pseudonyms:
         return f"{pseudonym}~" if encodes and not is_encoded(text) else pseudonym
 
     def path(self, path: str) -> str:
-        """Return what stands for a path of metadata or directories, part by part, so that what lies below it still does.
+        """Return the pseudonym of a path of metadata or directories, part by part, so that paths below it keep it as their beginning.
 
         Names of topics and cursors are encoded; of tenants and namespaces, such as ``pulsar/HOST:PORT``, they are not.
         """

@@ -208,7 +208,7 @@ class _StatesReader:
         return self._counted(AckState(None, version.zxid, state, before, when))
 
     def ledger(self, ledger_id: int, version: CursorVersion, next_ms: int | None) -> Iterator[AckState]:
-        """Yield the states in a cursor ledger that ``version`` names first; until ``next_ms`` the metadata named no other ledger."""
+        """Yield the states in a cursor ledger that the metadata named from ``version`` on, and at least until ``next_ms``."""
         life = self._lives.get(ledger_id) or _life(self._reader.txn, ledger_id)
         ends = [TimeBound(next_ms, "the next version of the metadata")] if next_ms is not None else []
         ends += [TimeBound(life.ended_ms, f"ledger {ledger_id} was closed")] if life.ended_ms is not None else []
@@ -733,6 +733,7 @@ def pending_of(topic: Topic, state: CursorState) -> Pending:
 def either(topic: Topic, one: Pending, other: Pending) -> Pending:
     """Return the entries that are pending in at least one of two states."""
     batches: dict[Position, Words] = {}
+    # A batch that is pending as a whole in one state stays whole, whatever the other acknowledged of it.
     for at in (*one.batches, *other.batches):
         mine, theirs = one.batches.get(at), other.batches.get(at)
         rank = topic.rank(at)

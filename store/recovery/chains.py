@@ -503,7 +503,7 @@ LOST_AND_FOUND = NamespaceName("lost-and-found", "ledgers")
 
 
 class GroupName(Struct, frozen=True):
-    """The name of a group, and what says so."""
+    """The name of a group of ledgers, and the evidence for it."""
 
     topic: TopicName
     witnesses: tuple[str, ...]
@@ -724,7 +724,7 @@ def _name_by_schema(
 
 
 def _decoder_of(entry: SchemaEntry) -> Callable[[bytes], bool] | None:
-    """Return what says whether a value is of the schema; None for a kind of schema that nearly every value fits."""
+    """Return a function that tests whether a value fits the schema; None for kinds of schema that nearly every value fits."""
     import json
 
     if entry.type_name == "AVRO":

@@ -337,6 +337,7 @@ def _run_fields(batch: EntryBatch, sent: Array, runs: _Runs) -> tuple[Array, ...
     together = (
         batch.entry_ids[after] - batch.entry_ids[before] == after - before
     )  # no entry of the ledger is missing in between
+    # Chunks of one message share its sequence id, so a step of 0 is no jump there.
     jumps = np.zeros(len(sent), np.int64)
     jumps[after] = together & (step != 1) & ((step != 0) | (sent["is_chunk"][after] == 0))
     jumps[rows[runs.firsts]] = 0

@@ -106,7 +106,7 @@ class NamedLedgers(Struct, frozen=True):
 def find_ledgers(reader: EntryReader, given: GivenNames, cluster: str = "", *, probable: bool = False) -> NamedLedgers:
     """Read every ledger without metadata; raises InvalidValue if the operator named a ledger that does not exist.
 
-    ``probable``: one witness joins ledgers.
+    ``probable``: a single witness is enough to join ledgers to one topic.
     """
     unlisted = [*iter_unlisted(reader.txn)]
     collected = find_collected(reader.txn, unlisted)

@@ -162,7 +162,7 @@ def _between(before: Sequence[int], after: Sequence[int], begun_ms: int, file: s
 
 
 def _together(times: Sequence[WriteTime]) -> WriteTime:
-    """Return what the copies of an entry say together; those that were made later, as of a bookie that was replaced, count for nothing."""
+    """Return the time bounds that all copies of an entry share; copies that were made later, when a bookie was replaced, are ignored."""
     ends = [time.not_after_ms for time in times if time.not_after_ms is not None]
     first = [time for time in times if not ends or (time.not_before_ms or 0) <= min(ends)]
     lows = [time.not_before_ms for time in first if time.not_before_ms is not None]

@@ -491,7 +491,7 @@ class _Forecast:
 
 
 def _missing_logs(known: Known, bookie: Bookie, disks: Sequence[Disk]) -> Iterator[str]:
-    """Add the entry logs that do not exist although a bookie's index points to them for entries of surviving ledgers."""
+    """Yield a sentence for each entry log that does not exist although a bookie's index points to it for surviving ledgers."""
     ledgers = {ledger_id for disk in disks for ledger_id in disk.ledgers[known.has(disk.ledgers)].tolist()}
     try:
         logs = read_missing_logs(bookie, ledgers)

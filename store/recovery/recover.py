@@ -102,7 +102,7 @@ def plan_recovery(
     Unsupported, MetadataCorrupt.
 
     ``names``: the file of names that level C writes, or reads if it exists. ``accepted``: unknown trees that reference
-    none of the ledgers. ``probable``: at level C one witness joins ledgers.
+    none of the ledgers. ``probable``: at level C a single witness is enough to join ledgers.
     """
     txn = sources.reader.txn
     check_seen(txn, accepted)

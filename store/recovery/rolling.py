@@ -166,6 +166,7 @@ def _read_world(sources: Sources, survey: LedgerSurvey) -> _World:
         except (MetadataCorrupt, TopicNotFound) as error:
             _pass_over(survey, name, error)
             continue
+        # Only ledgers after the listed ones are new; older ones that the list lacks were trimmed.
         unlisted = (one for one in survey.data.get(name, ()) if not ids or one > ids[-1])
         known |= dict.fromkeys((*ids, *unlisted), str(name))
     readable = [one for one in iter_indexed_ids(txn) if ledger_path(one) not in survey.passed_over]

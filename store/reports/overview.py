@@ -158,7 +158,7 @@ class Overview(Answer, frozen=True):
 
     @property
     def as_of_text(self) -> str:
-        """The time that ages are counted at, how old that is, and what says it."""
+        """The time that ages are counted at, how old that is, and its source."""
         return Now(self.now_ms, self.as_of_source, self.clock_ms).text()
 
 

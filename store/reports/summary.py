@@ -45,7 +45,7 @@ class StoreSummary(Answer, frozen=True):
 
     ``cursors``: where each cursor's truth is (``store.model.cursors.Cursor.source``, or "unreadable");
     ``unknown_trees``: trees of the metadata that no Pulsar known here writes; ``other_ledgers``: managed ledgers that are no topics here;
-    ``as_of_ms``: the time that it is a copy of, ``as_of_source``: what says that, of ``store.model.copy_age.SAID_BY``, None: nothing does;
+    ``as_of_ms``: the time of the copy, ``as_of_source``: its source, a key of ``store.model.copy_age.SAID_BY``, or None;
     ``row_digests``: whether its rows have digests; those of a store of format 1 get them with the next change.
     """
 

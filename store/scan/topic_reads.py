@@ -266,7 +266,7 @@ def topics_operation(read: ConnectorRead, only: tuple[str, ...] = ()) -> ReadTop
         )
     operation = ReadTopicPieces(columns, read.fail)
     try:
-        _ = operation.schema
+        _ = operation.schema  # computed here, so that an error names the option before executors start
     except errors.Unsupported as error:
         raise errors.Unsupported(
             error.message, hint="set allowDifferentTopicSchemas to true, and column value has the bytes"

@@ -56,7 +56,7 @@ def find_unindexed(
             held[ledger_id] |= BitMap64(entry_ids[ledger_ids == ledger_id].astype("uint64"))
         publish, broker = (pc.cast(table[name], "int64") for name in _COLUMNS[2:])
         times = {"publish": publish, "broker": broker, "auto": pc.coalesce(broker, publish)}[clock]
-        times = pc.divide(times, 1000)
+        times = pc.divide(times, 1000)  # the columns are in µs
         chosen = pc.greater_equal(times, time_ms)
         columns = (table["ledger_id"], table["entry_id"], times)
         rows = zip(*(column.filter(chosen).to_pylist() for column in columns), strict=True)

@@ -49,7 +49,7 @@ _KEY_OF_5 = b'"is_allow_auto_update_schema_with_replicator"'
 
 
 def told_version(txn: Txn) -> tuple[BrokerVersion, str]:
-    """Return the version that wrote the metadata, as far as that tells, and what says so ("" where nothing does: the default).
+    """Return the version that wrote the metadata, and the sign of it in the metadata ("" without one, for the default version).
 
     Only 5.0 leaves a sign of its own: nodes of its transactions and scalable topics, and a key in the policies of namespaces.
     """

@@ -37,7 +37,7 @@ def open_metadata(
     """Return the metadata store at a place; raises SourceNotFound, and Refused if ZooKeeper has several clusters.
 
     ``place``: a directory, ZooKeeper's dataDir and dataLogDir separated by a comma, or the address of an ensemble
-    (``client``: how to log in). ``wanted``: which cluster of a ZooKeeper; configurations of ``bookies`` may say it, too.
+    (``client``: how to log in). ``wanted``: which cluster of a ZooKeeper, if the configurations of ``bookies`` do not name it.
     """
     wanted = replace(wanted, hints=(*dict.fromkeys(one.metadata_root for one in bookies if one.metadata_root),))
     path = Path(place)

@@ -89,7 +89,7 @@ class StoredEntries(Struct):
 
     @property
     def reader(self) -> EntryReader:
-        """What reads the snapshot: another one for each scan."""
+        """A new reader of the snapshot for each scan."""
         return self.asked()
 
     def rows(self, columns: Collection[str], pruner: Pruner) -> Iterator[pa.RecordBatch]:
@@ -270,7 +270,7 @@ class MessageTable(Struct):
 
     @property
     def reader(self) -> EntryReader:
-        """What reads the snapshot: another one for each scan."""
+        """A new reader of the snapshot for each scan."""
         return self.asked()
 
     @property
@@ -294,7 +294,7 @@ class MessageTable(Struct):
     def add_up(
         self, columns: Collection[str], pruner: Pruner, split: Split, finish: Callable[[pa.Table], None]
     ) -> bool:
-        """Give ``finish`` the parts of a statement, of the messages that the filter may be true of; False: better ask it as it is."""
+        """Give ``finish`` the parts of a statement, over messages that may pass the filter; False: run the whole statement instead."""
         seen, problems = copy(self.seen), len(self.problems)
         with suppress(
             duckdb.Error, pa.ArrowException, MemoryError

@@ -510,7 +510,7 @@ class Adding(Protocol):
     def add_up(
         self, columns: Collection[str], pruner: Pruner, split: Split, finish: Callable[[pa.Table], None]
     ) -> bool:
-        """Give ``finish`` the parts of a statement, of the rows that the filter may be true of; False: better ask it as it is."""
+        """Give ``finish`` the parts of a statement, over rows that may pass the filter; False: run the whole statement instead."""
 
 
 class MadeTable(ds.Dataset):  # type: ignore[misc]  # pyarrow has no types
