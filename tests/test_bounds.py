@@ -1147,7 +1147,6 @@ BOUNDS: dict[str, list[tuple[Any, object]]] = {
     "store.recovery.chains:_decoder_of": [((N(type_name=kind, definition=text),), None) for kind, text in (
         ("AVRO", b"x"), ("JSON", b"x"), ("JSON", b"{}"), ("JSON", b'{"fields": [1]}'), ("STRING", b""))],
     "store.recovery.from_bookies:_time": [((10**18,), str(10**18)), ((0,), "1970-01-01T00:00:00+00:00")],
-    "store.sources.bookies:_journal_id": [(("x.txn",), None), (("a.txn",), 10), (("a.log",), None)],
     "store.tables.sql:_check_name": [(("a//b",), None), (("topic://a/b",), None)],
     "store.transfer.bundle:_custom": [((b"\xff", None), b"")],
 }
@@ -1645,7 +1644,7 @@ GOES_ON: dict[str, list[tuple[dict[str, Any], Any, object]]] = {
           None, None),
          [spread._Row(), spread._Row(head=[(5, 0)])])],
     "store.facts.indexes:read_master_keys": [
-        ({"iter_imported_bookies": lambda info: [N(index_dirs=[Path("i")])], "is_rocksdb": lambda path: True,
+        ({"iter_imported_bookies": lambda info: [N(indexes=[Path("i")])], "is_rocksdb": lambda path: True,
           "open_for_reading": lambda *of: nullcontext([("k", "flags"), ("k", "bad"), ("k", "locked")]),
           "decode_ledgers_row": lambda key, value, where: _by({"flags": (-1, N(master_key=b"x")), "bad": DAMAGED,
                                                                "locked": (7, N(master_key=b"x"))})(value)},

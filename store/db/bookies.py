@@ -27,6 +27,11 @@ class Bookie(Struct, frozen=True):
         return tuple(dict.fromkeys((*self.ledger_dirs, *self.journal_dirs, *self.index_dirs)))
 
     @property
+    def indexes(self) -> tuple[Path, ...]:
+        """The directories of its index: the ledger directories, unless it has others for that."""
+        return self.index_dirs or self.ledger_dirs
+
+    @property
     def name(self) -> str:
         """What messages call it: its id, or else its directory."""
         return self.bookie_id or str(self.directories[0])

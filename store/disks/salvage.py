@@ -776,7 +776,7 @@ def _rows_of_others(txn: Txn, bookie: Bookie) -> dict[int, LedgerData]:
     """Return the rows that the other bookies of the store have of their ledgers; one that is fenced where any is."""
     rows_by_id: dict[int, LedgerData] = {}
     others = [one for one in iter_imported_bookies(txn.store.info) if one.bookie_id != bookie.bookie_id]
-    for path in (path for other in others for path in other.index_dirs or other.ledger_dirs):
+    for path in (path for other in others for path in other.indexes):
         for ledger_id, row in read_old_ledgers(Storage(path, path)).rows.items():
             if any(row.master_key) and (ledger_id not in rows_by_id or row.fenced):
                 rows_by_id[ledger_id] = row

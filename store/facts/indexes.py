@@ -22,7 +22,7 @@ from msgspec.structs import replace
 from pulsar_admin.store.aliases import Array
 from pulsar_admin.store.codec.dbledger import decode_ledgers_row, ledger_key
 from pulsar_admin.store.codec.digest import master_key
-from pulsar_admin.store.codec.ledgerindex import HEADER_BYTES, ledger_id_of_index
+from pulsar_admin.store.codec.ledgerindex import HEADER_BYTES
 from pulsar_admin.store.codec.ledgermetadata import LedgerMetadata
 from pulsar_admin.store.db.bookies import Bookie, iter_imported_bookies
 from pulsar_admin.store.db.environment import Txn
@@ -111,18 +111,16 @@ def read_disks(bookie: Bookie) -> list[Disk]:
 
 
 def _read_indexes(bookie: Bookie) -> list[Disk]:
-    pairs = [*zip(bookie.ledger_dirs, bookie.index_dirs or bookie.ledger_dirs, strict=False)]
+    pairs = [*zip(bookie.ledger_dirs, bookie.indexes, strict=False)]
     rest = bookie.ledger_dirs[len(pairs) :]
     if any(is_rocksdb(index / "ledgers") for _, index in pairs):
         return [_read_database((directory,), index) for directory, index in pairs] + [
             Disk(IndexKind.NONE, (directory,), (), np.zeros(0, np.int64)) for directory in rest
         ]
-    indexes = bookie.index_dirs or bookie.ledger_dirs
-    ledger_ids = (ledger_id_of_index(path.name) for path in iter_index_files(indexes))
-    ledgers = np.fromiter((ledger_id for ledger_id in ledger_ids if ledger_id is not None), np.int64)
+    ledgers = np.fromiter((ledger_id for ledger_id, _ in iter_index_files(bookie.indexes)), np.int64)
     if not len(ledgers):
         return [Disk(IndexKind.NONE, bookie.ledger_dirs, (), ledgers)]
-    return [Disk(IndexKind.FILES, bookie.ledger_dirs, indexes, np.unique(ledgers))]
+    return [Disk(IndexKind.FILES, bookie.ledger_dirs, bookie.indexes, np.unique(ledgers))]
 
 
 def _read_database(directories: tuple[Path, ...], index: Path) -> Disk:
@@ -155,9 +153,7 @@ def count_entries(disk: Disk, chosen: Array, problems: list[str]) -> int | None:
     """Return how many entries the index of a disk has of the chosen ledgers; None if it does not exist or, as a problem, cannot be read."""
     if disk.storage is IndexKind.FILES:
         wanted = {*disk.ledgers[chosen].tolist()}
-        return sum(
-            _count_slots(path) for path in iter_index_files(disk.indexes) if ledger_id_of_index(path.name) in wanted
-        )
+        return sum(_count_slots(path) for ledger_id, path in iter_index_files(disk.indexes) if ledger_id in wanted)
     if not disk.indexes or not is_rocksdb(disk.indexes[0] / "locations"):
         return None
     # Each run of neighbouring chosen ledgers is one range of keys.
@@ -267,9 +263,7 @@ class MasterKeys(Struct, frozen=True):
 def read_master_keys(txn: Txn) -> MasterKeys:
     """Return the master keys in the indexes of the imported bookies; unreadable indexes are skipped."""
     none, agree, locked = master_key(b""), 0, set[int]()
-    places = (
-        one for bookie in iter_imported_bookies(txn.store.info) for one in bookie.index_dirs or bookie.ledger_dirs
-    )
+    places = (one for bookie in iter_imported_bookies(txn.store.info) for one in bookie.indexes)
     for database in (place / "ledgers" for place in places if is_rocksdb(place / "ledgers")):
         with suppress(StoreError), open_for_reading(database, []) as rows:
             for key, value in rows:

@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from pulsar_admin.store.codec.bookie import COOKIE_FILE, Cookie
 from pulsar_admin.store.codec.journal import decode_header
-from pulsar_admin.store.codec.ledgerindex import HEADER_BYTES, decode_ledger_index_header, ledger_id_of_index
+from pulsar_admin.store.codec.ledgerindex import HEADER_BYTES, decode_ledger_index_header
 from pulsar_admin.store.codec.ledgermetadata import COOKIES, INSTANCE_ID, LAYOUT, find_listed_depths, layout_text
 from pulsar_admin.store.db.bookies import Bookie
 from pulsar_admin.store.db.environment import Txn
@@ -167,7 +167,7 @@ def has_index_files(bookie: Bookie) -> bool:
 
 
 def _index_facts(bookie: Bookie, thorough: bool, read: Collection[Path]) -> Iterator[StartFact]:
-    indexes = bookie.index_dirs or bookie.ledger_dirs
+    indexes = bookie.indexes
     logs = {log: len(read_bookie_directory(log).logs) for log in bookie.ledger_dirs if log.is_dir()}
     if not any(map(has_database, indexes)) and not _is_emptied(bookie.index_dirs):
         return  # it may have been copied without: that is unknown
@@ -250,12 +250,12 @@ def _stop(path: Path, start: int, keys: dict[int, bytes]) -> tuple[int, str]:
 def _file_facts(bookie: Bookie) -> Iterator[StartFact]:
     """Yield that ``.idx`` files have no header: a bookie starts with them (``FileInfo.readHeader``: each is opened when it is needed)."""
     damaged: dict[int, tuple[Path, str]] = {}
-    for path in iter_index_files(bookie.index_dirs or bookie.ledger_dirs):
+    for ledger_id, path in iter_index_files(bookie.indexes):
         try:
             with open_file(path) as file:
                 decode_ledger_index_header(file.read(HEADER_BYTES), "header")
         except (MetadataCorrupt, Unsupported) as error:
-            damaged[ledger_id_of_index(path.name) or 0] = path, error.message
+            damaged[ledger_id] = path, error.message
     if damaged:
         ids = sorted(damaged)
         path, why = damaged[ids[0]]

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from pulsar_admin.store.codec.dbledger import LocationRow
 from pulsar_admin.store.codec.entrylog import HEADER_BYTES, log_file_name
-from pulsar_admin.store.codec.ledgerindex import decode_ledger_index_header, iter_index_rows, ledger_id_of_index
+from pulsar_admin.store.codec.ledgerindex import decode_ledger_index_header, iter_index_rows
 from pulsar_admin.store.errors import StoreError
 from pulsar_admin.store.files import open_file
 from pulsar_admin.store.sources.index_places import iter_index_files
@@ -40,12 +40,10 @@ class IndexVerdict(Struct, frozen=True):
 
 def verify_indexes(directories: Iterable[Path], logs: Mapping[int, Path]) -> Iterator[IndexVerdict]:
     """Compare the ``.idx`` files below ``directories`` with the entry logs of their bookie, by log id."""
-    yield from (_verify(path, logs) for path in iter_index_files(directories))
+    yield from (_verify(ledger_id, path, logs) for ledger_id, path in iter_index_files(directories))
 
 
-def _verify(path: Path, logs: Mapping[int, Path]) -> IndexVerdict:
-    ledger_id = ledger_id_of_index(path.name)
-    assert ledger_id is not None, path
+def _verify(ledger_id: int, path: Path, logs: Mapping[int, Path]) -> IndexVerdict:
     rows: list[LocationRow] = []
     problems: list[str] = []
     try:

@@ -167,7 +167,7 @@ def _check_index_files(facts: DeepFacts) -> Iterator[Finding]:
     logs = [(log, log.locate(store.path)) for log in iter_logs(facts.reader.txn) if log.kind == FileKind.ENTRY_LOG]
     for bookie in iter_imported_bookies(store.info):
         here = {log.log_id: path for log, path in logs if Path(log.origin or log.path).parent in bookie.ledger_dirs}
-        for verdict in verify_indexes(bookie.index_dirs or bookie.ledger_dirs, here):
+        for verdict in verify_indexes(bookie.indexes, here):
             problems = list(verdict.problems)
             if verdict.absent_logs:
                 absent = ", ".join(map(log_file_name, verdict.absent_logs))

@@ -21,6 +21,7 @@ from pulsar_admin.store.codec.bookie import (
     decode_last_mark,
 )
 from pulsar_admin.store.codec.entrylog import log_id_of
+from pulsar_admin.store.codec.journal import journal_id_of
 from pulsar_admin.store.codec.ledgermetadata import COOKIES, INSTANCE_ID, decode_members, ledger_id_of_path
 from pulsar_admin.store.db.bookies import Bookie
 from pulsar_admin.store.db.environment import Txn
@@ -51,14 +52,6 @@ class BookieDirectory(Struct, frozen=True):
     others: tuple[Path, ...] = ()
 
 
-def _journal_id(name: str) -> int | None:
-    stem, _, suffix = name.rpartition(".")
-    try:
-        return int(stem, 16) if suffix == "txn" else None
-    except ValueError:
-        return None
-
-
 def read_bookie_directory(current: Path) -> BookieDirectory:
     """List the logs and journals directly in a ``current`` directory; never looks into the RocksDB directories below it.
 
@@ -66,7 +59,7 @@ def read_bookie_directory(current: Path) -> BookieDirectory:
     """
     logs, journals, others = [], [], []
     for entry in sorted(current.iterdir()):
-        log_id, journal_id = log_id_of(entry.name), _journal_id(entry.name)
+        log_id, journal_id = log_id_of(entry.name), journal_id_of(entry.name)
         if log_id is journal_id is None:
             continue
         if not entry.is_file():

@@ -98,7 +98,7 @@ def read_located(
     bookie that starts creates an empty one in its place (``KeyValueStorageRocksDB``). Raises StoreError, OSError if it
     cannot be read.
     """
-    indexes = bookie.index_dirs or bookie.ledger_dirs
+    indexes = bookie.indexes
     databases = [path for index in indexes if is_rocksdb(path := index / LOCATIONS)]
     lost = sum(map(lost_locations, indexes))
     if not databases and not lost:
@@ -120,7 +120,7 @@ def read_located(
 
 def _given_storages(bookie: Bookie) -> list[Storage]:
     """Return the storages of a bookie, also of one of which not all directories were given."""
-    indexes = bookie.index_dirs or bookie.ledger_dirs
+    indexes = bookie.indexes
     try:
         return storages_of(bookie)
     except InvalidValue:
@@ -190,7 +190,7 @@ def _read_files(
     sound, doubted = _sound_places(before, scanned), list[tuple[int, Array, Array]]()
     located = {ledger_id: BitMap64() for ledger_id in ledgers}
     is_there = False
-    for ledger_id, path in _index_files(bookie.index_dirs or bookie.ledger_dirs):
+    for ledger_id, path in iter_index_files(bookie.indexes):
         entries, slots, is_there = located.setdefault(ledger_id, BitMap64()), _read_index(path)[HEADER_BYTES:], True
         rows = np.frombuffer(slots[: len(slots) // _SLOT_BYTES * _SLOT_BYTES], ">i8")
         are_sound = _are_inside(rows, sound)
@@ -206,9 +206,9 @@ def _read_files(
     return located if is_there else None
 
 
-def _index_files(indexes: Iterable[Path]) -> Iterator[tuple[int, Path]]:
-    """Yield (ledger, path) of each ``.idx`` file."""
-    for path in (path for index in indexes for path in index.glob("*/*/*.idx")):
+def iter_index_files(indexes: Iterable[Path]) -> Iterator[tuple[int, Path]]:
+    """Yield (ledger, path) of each ``.idx`` file below the ``current`` directories, which is at ``<g>/<p>/<hex ledger>.idx``."""
+    for path in (path for index in indexes for path in sorted(index.glob("*/*/*.idx"))):
         ledger_id = ledger_id_of_index(path.name)
         if ledger_id is not None:
             yield ledger_id, path
@@ -274,9 +274,9 @@ def _is_last(opened: Any, last: bytes, first: bytes, end: bytes) -> bool:  # Any
 
 def index_state(bookie: Bookie) -> str:
     """Return a value that changes whenever the bookie's index is written: names, sizes and times of its files."""
-    indexes, digest = bookie.index_dirs or bookie.ledger_dirs, blake2b(digest_size=8)
+    indexes, digest = bookie.indexes, blake2b(digest_size=8)
     databases = (path for index in indexes if is_rocksdb(index / LOCATIONS) for path in (index / LOCATIONS).iterdir())
-    for path in sorted([*databases, *(path for _, path in _index_files(indexes))]):
+    for path in sorted([*databases, *(path for _, path in iter_index_files(indexes))]):
         status = os.stat(path)
         digest.update(f"{path}\0{status.st_size} {status.st_mtime_ns}\0".encode())
     return digest.hexdigest()
@@ -312,7 +312,7 @@ def read_missing_logs(bookie: Bookie, ledgers: Collection[int]) -> list[MissingL
 
 def has_database(bookie: Bookie) -> bool:
     """Whether a bookie's index is that of DbLedgerStorage."""
-    return any(map(is_of_database, bookie.index_dirs or bookie.ledger_dirs))
+    return any(map(is_of_database, bookie.indexes))
 
 
 def _iter_gone(bookie: Bookie, ledgers: Collection[int]) -> Iterator[tuple[Path, LocationRow]]:
@@ -323,7 +323,7 @@ def _iter_gone(bookie: Bookie, ledgers: Collection[int]) -> Iterator[tuple[Path,
         return
     # Of the other storages a bookie has one sequence of logs over all its directories.
     logs = {log_id for path in bookie.ledger_dirs for log_id, _ in read_bookie_directory(path).logs}
-    for ledger_id, path in _index_files(bookie.index_dirs or bookie.ledger_dirs):
+    for ledger_id, path in iter_index_files(bookie.indexes):
         for row in iter_index_rows(_read_index(path), ledger_id) if ledger_id in ledgers else ():
             if row.log_id not in logs:
                 yield bookie.ledger_dirs[0] / log_file_name(row.log_id), row
@@ -467,7 +467,7 @@ def _iter_rows(bookie: Bookie, read: set[Path], doubts: Mapping[Path, Sequence[i
                     read.add(database)
         return
     logs = {log_id: path for directory in bookie.ledger_dirs for log_id, path in read_bookie_directory(directory).logs}
-    for ledger_id, path in _index_files(bookie.index_dirs or bookie.ledger_dirs):
+    for ledger_id, path in iter_index_files(bookie.indexes):
         index_rows = iter_index_rows(_read_index(path), ledger_id)
         of_file = [(ledger_id, row.entry_id, row.log_id << 32 | row.pos) for row in index_rows]
         yield logs, np.array(of_file, np.int64).reshape(-1, 3)
@@ -515,12 +515,6 @@ def _wrong_in(path: Path, rows: Array, scanned: Scanned) -> Array:
             good[at:end] = (np.ascontiguousarray(heads).view(">i8") == rows[at:end, :2]).all(axis=1)
             at = end
     return rows[~good]
-
-
-def iter_index_files(directories: Iterable[Path]) -> Iterator[Path]:
-    """Yield the ``.idx`` files below the ``current`` directories, which are at ``<g>/<p>/<hex ledger>.idx``."""
-    for directory in directories:
-        yield from sorted(path for path in directory.glob("*/*/*.idx") if ledger_id_of_index(path.name) is not None)
 
 
 def read_ledger_ids(database: Path, problems: list[str]) -> Array:

@@ -34,15 +34,8 @@ META_SINCE = {journal.MASTER_KEY_ENTRY_ID: 3, journal.FENCE_ENTRY_ID: 4, journal
 
 def iter_replayed_ledgers(bookie: Bookie, problems: list[str]) -> Iterator[int]:
     """Yield the ledgers whose master keys are in a bookie's journals after their marks; unreadable parts are added to ``problems``."""
-    for directory, mark in read_marks(bookie, problems).items():
-        for journal_id, path in read_bookie_directory(directory).journals:
-            if journal_id >= mark.journal_id:
-                offset = mark.offset if journal_id == mark.journal_id else 0
-                try:
-                    ids = _iter_records(path, offset)
-                    yield from (ledger_id for ledger_id, entry_id in ids if entry_id == journal.MASTER_KEY_ENTRY_ID)
-                except (OSError, StoreError) as error:
-                    problems.append(f"{path} cannot be read: {error}")
+    records = _iter_replayed(bookie, problems)
+    return (ledger_id for ledger_id, entry_id in records if entry_id == journal.MASTER_KEY_ENTRY_ID)
 
 
 def read_replayed_entries(bookie: Bookie, ledgers: Collection[int], problems: list[str]) -> dict[int, BitMap64]:
@@ -50,18 +43,21 @@ def read_replayed_entries(bookie: Bookie, ledgers: Collection[int], problems: li
     from pyroaring import BitMap64
 
     replayed = {ledger_id: BitMap64() for ledger_id in ledgers}
+    for ledger_id, entry_id in _iter_replayed(bookie, problems):
+        if entry_id >= 0 and ledger_id in replayed:
+            replayed[ledger_id].add(entry_id)
+    return replayed
+
+
+def _iter_replayed(bookie: Bookie, problems: list[str]) -> Iterator[tuple[int, int]]:
+    """Yield (ledger, entry) of each record after the marks of a bookie's journals; unreadable parts are added to ``problems``."""
     for directory, mark in read_marks(bookie, problems).items():
         for journal_id, path in read_bookie_directory(directory).journals:
             if journal_id >= mark.journal_id:
                 try:
-                    for ledger_id, entry_id in iter_entry_ids(
-                        path, mark.offset if journal_id == mark.journal_id else 0
-                    ):
-                        if ledger_id in replayed:
-                            replayed[ledger_id].add(entry_id)
+                    yield from _iter_records(path, mark.offset if journal_id == mark.journal_id else 0)
                 except (OSError, StoreError) as error:
                     problems.append(f"{path} cannot be read: {error}")
-    return replayed
 
 
 def iter_entry_ids(path: Path, offset: int) -> Iterator[tuple[int, int]]:

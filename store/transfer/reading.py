@@ -260,7 +260,7 @@ class Watch:
         metadata = self._layout.metadata
         if self._layout.root is not None and metadata is not None and metadata.holder() is not None:
             return True
-        databases = (path / name for path in bookie.index_dirs or bookie.ledger_dirs for name in DATABASES)
+        databases = (path / name for path in bookie.indexes for name in DATABASES)
         return any(locked_by(path) is not None for path in databases)
 
 

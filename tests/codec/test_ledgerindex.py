@@ -62,9 +62,8 @@ def test_what_bookies_wrote_says_what_bookkeeper_says(bookie: int, index: str, v
     expected = said["index"][said["bookies"][bookie]]
     found = {}
     explicit = set()
-    for path in iter_index_files([world("kinds") / "clean" / f"bookie{bookie}" / index / "current"]):
-        data, ledger_id = path.read_bytes(), ledger_id_of_index(path.name)
-        assert ledger_id is not None
+    for ledger_id, path in iter_index_files([world("kinds") / "clean" / f"bookie{bookie}" / index / "current"]):
+        data = path.read_bytes()
         header = decode_ledger_index_header(data, str(path))
         assert (header.version, header.master_key) == (version, EMPTY_PASSWORD_KEY)
         if header.explicit_lac:
