@@ -54,9 +54,8 @@ _NAMES = {
     "store.delayed.waiting": "Dispatch Replayed",
     "store.disks.clone": "CloneReport",
     "store.disks.reclaim": "LogAction LogForecast ReclaimPlan ReclaimResult",
-    "store.disks.salvage": (
-        "DirectorySalvaged EntriesAdded JournalStop JournalsFound LedgersFound LocationsFound SalvageReport"
-    ),
+    "store.disks.journals": "JournalStop",
+    "store.disks.salvage": "DirectorySalvaged EntriesAdded JournalsFound LedgersFound LocationsFound SalvageReport",
     "store.doctor.since": "ChangeSince FindingBefore FindingChange FindingComparison",
     "store.dump.find_by_time": "FoundEntry",
     "store.dump.job": "DumpReport DumpSize",
@@ -131,8 +130,9 @@ _NAMES = {
     "store.transfer.bookie_export": "BookieExportReport CookieWritten DirectoryWritten LedgerPlaced",
     "store.transfer.bundle": "BundleImported BundleReport FindingCount",
     "store.transfer.ensemble_export": "EnsembleExportReport",
-    "store.transfer.exports": "ExportReport LedgerExported NodeExported",
+    "store.transfer.exports": "ExportReport NodeExported",
     "store.transfer.imports": "ImportPreview ImportResult",
+    "store.transfer.ledger_export": "LedgerExported",
     "store.transfer.offloads": "OffloadResult",
     "store.transfer.refresh": "RefreshPreview RefreshResult",
     "store.transfer.snapshot_export": "SnapshotExportReport",

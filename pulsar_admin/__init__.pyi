@@ -83,12 +83,12 @@ from pulsar_admin.store.delayed.summary import DelayedSummary, IndexSummary
 from pulsar_admin.store.delayed.trackers import DelayedFinding, Tracker, Verified
 from pulsar_admin.store.delayed.waiting import Dispatch, Replayed
 from pulsar_admin.store.disks.clone import CloneReport
+from pulsar_admin.store.disks.journals import JournalStop
 from pulsar_admin.store.disks.reclaim import LogAction, LogForecast, ReclaimPlan, ReclaimResult
 from pulsar_admin.store.disks.salvage import (
     DirectorySalvaged,
     EntriesAdded,
     JournalsFound,
-    JournalStop,
     LedgersFound,
     LocationsFound,
     SalvageReport,
@@ -251,8 +251,9 @@ from pulsar_admin.store.tables.importing import TablesImported
 from pulsar_admin.store.transfer.bookie_export import BookieExportReport, CookieWritten, DirectoryWritten, LedgerPlaced
 from pulsar_admin.store.transfer.bundle import BundleImported, BundleReport, FindingCount
 from pulsar_admin.store.transfer.ensemble_export import EnsembleExportReport
-from pulsar_admin.store.transfer.exports import ExportReport, LedgerExported, NodeExported
+from pulsar_admin.store.transfer.exports import ExportReport, NodeExported
 from pulsar_admin.store.transfer.imports import ImportPreview, ImportResult
+from pulsar_admin.store.transfer.ledger_export import LedgerExported
 from pulsar_admin.store.transfer.offloads import OffloadResult
 from pulsar_admin.store.transfer.refresh import RefreshPreview, RefreshResult
 from pulsar_admin.store.transfer.snapshot_export import SnapshotExportReport

@@ -203,7 +203,7 @@ def _apply(store: Store, txn: Txn, plan: Plan, now_ms: int) -> int:
             if step.database == "tree":
                 _apply_tree_step(txn, reader, step)
             else:
-                _put(txn, step.database, step.key, step.after)
+                txn.set(step.database, step.key, step.after)
     reports = tuple(part.as_json() for place, part in enumerate(plan.parts) if place not in plan.untouched)
     return audit_log.append_change(txn, now_ms, plan.command, reports, plan.steps, plan.undoes)
 
@@ -214,20 +214,13 @@ def _apply_tree_step(txn: Txn, reader: EntryReader, step: audit_log.Step) -> Non
     if txn.view("base", step.key) is None:  # later changes keep the imported row: exports compare with that
         txn.put("base", step.key, step.before or b"")
     old = set(references(txn, reader, before)) if before else set()
-    _put(txn, "tree", step.key, step.after)
+    txn.set("tree", step.key, step.after)
     # After the write: of the cursor of compaction, ``references`` reads the tree.
     new = set(references(txn, reader, after)) if after else set()
     for ledger_id, owner in old - new:
         put_owners(txn, ledger_id, tuple(other for other in find_owners(txn, ledger_id) if other != owner))
     for ledger_id, owner in new - old:
         put_owners(txn, ledger_id, (*find_owners(txn, ledger_id), owner))
-
-
-def _put(txn: Txn, database: str, key: bytes, value: bytes | None) -> None:
-    if value is None:
-        txn.delete(database, key)
-    else:
-        txn.put(database, key, value)
 
 
 # -- steps ------------------------------------------------------------------------------------------------------------

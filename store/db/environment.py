@@ -189,6 +189,13 @@ class Txn:
     def put(self, database: str, key: bytes, value: bytes) -> None:
         self._txn.put(key, sealed(key, value), db=self._handles[database])
 
+    def set(self, database: str, key: bytes, value: bytes | None) -> None:
+        """Write a row, or with None for its value delete it."""
+        if value is None:
+            self.delete(database, key)
+        else:
+            self.put(database, key, value)
+
     def put_all(self, database: str, rows: Iterable[tuple[bytes, bytes]]) -> None:
         """Write rows (key, value): several times as fast as one by one. Their generator may read meanwhile."""
         with self._cursor(database) as cursor:

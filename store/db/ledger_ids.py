@@ -42,10 +42,7 @@ def find_next_ledger_id(txn: Txn) -> int | None:
 
 def put_next_ledger_id(txn: Txn, next_id: int | None) -> None:
     """Store the metadata's next ledger id, None: unknown."""
-    if next_id is None:
-        txn.delete("state", _ROW)
-    else:
-        txn.put("state", _ROW, b"%d" % next_id)
+    txn.set("state", _ROW, None if next_id is None else b"%d" % next_id)
 
 
 def find_given_meanwhile(txn: Txn) -> range:
@@ -61,10 +58,7 @@ def find_given_meanwhile(txn: Txn) -> range:
 
 def put_given_meanwhile(txn: Txn, next_id: int | None) -> None:
     """Store the next ledger id that the metadata had after the files were read; None: nothing is stored."""
-    if next_id is None:
-        txn.delete("state", _MEANWHILE)
-    else:
-        txn.put("state", _MEANWHILE, b"%d" % next_id)
+    txn.set("state", _MEANWHILE, None if next_id is None else b"%d" % next_id)
 
 
 def find_deleted(txn: Txn) -> Set[int]:

@@ -96,10 +96,7 @@ def decode_owners(ledger_id: int, row: bytes) -> tuple[Owner, ...]:
 
 def put_owners(txn: Txn, ledger_id: int, owners: tuple[Owner, ...]) -> None:
     """Set the owners of a ledger; without owners the row is removed."""
-    if owners:
-        txn.put("owners", ledger_key(ledger_id), encode_owners(owners))
-    else:
-        txn.delete("owners", ledger_key(ledger_id))
+    txn.set("owners", ledger_key(ledger_id), encode_owners(owners) if owners else None)
 
 
 def encode_owners(owners: Iterable[Owner]) -> bytes:

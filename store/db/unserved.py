@@ -80,10 +80,7 @@ def read_misled_bookies(txn: Txn) -> frozenset[str]:
 def put_misled_bookies(txn: Txn, bookies: Iterable[str]) -> None:
     """Write which bookies these are."""
     ids = sorted(bookies)
-    if ids:
-        txn.put("state", _MISLED, json.dumps(ids).encode())
-    else:
-        txn.delete("state", _MISLED)
+    txn.set("state", _MISLED, json.dumps(ids).encode() if ids else None)
 
 
 def files_with_rows(txn: Txn, kind: bytes) -> set[int]:

@@ -24,21 +24,21 @@ from pulsar_admin.store.files import open_file
 from pulsar_admin.store.scan.files import WholeFile
 from pulsar_admin.store.sources.bookies import mark_names, read_bookie_directory, read_marks
 from pulsar_admin.store.sources.journals import META_SINCE, Frame, find_stop, is_first_journal_missing
+from pulsar_admin.store.wording import Answer
 
 _LEN = struct.Struct(">i")
 _IDS = struct.Struct(">qq")
 _LOOK_BACK = 10_000  # records before a fault, among which the last proven one is looked for: bounds the memory
 
 
-class Stop(Struct, frozen=True):
-    """The record of a journal at which a bookie's start fails; the journal is to be cut at ``cut_at``, after the last good record."""
+class JournalStop(Answer, frozen=True):
+    """A journal record at which a start fails; the journal is cut from ``cut_at`` on, and the rest is kept beside it."""
 
-    path: Path
+    path: str
     offset: int
     reason: str
     cut_at: int
-    size_bytes: int
-    """Bytes that are cut, without the zeros at the end of a journal."""
+    cut_bytes: int = field(name="cutBytes")
 
 
 class JournalPlace(NamedTuple):
@@ -68,7 +68,7 @@ class JournalSurvey(Struct):
     keyless: set[int] = field(default_factory=set)
     """Ledgers of records that a start replays only where the index has a row of the ledger: no master key stands before them."""
     only_here: dict[int, dict[int, JournalPlace]] = field(default_factory=dict)
-    stops: list[Stop] = field(default_factory=list)
+    stops: list[JournalStop] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
     marks: list[Path] = field(default_factory=list)
     """Files that name a journal which is missing."""
@@ -126,7 +126,7 @@ class _JournalReader:
             return position
         cut_at = self._end_of_good(whole, frames, start)
         written = max(whole.proofs.written_end(len(data)), cut_at)
-        self.survey.stops.append(Stop(path, position, reason, cut_at, written - cut_at))
+        self.survey.stops.append(JournalStop(str(path), position, reason, cut_at, written - cut_at))
         return cut_at
 
     def _end_of_good(self, whole: WholeFile, frames: deque[Frame], start: int) -> int:

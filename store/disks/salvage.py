@@ -43,7 +43,7 @@ from pulsar_admin.store.db.entry_files import EntryFiles
 from pulsar_admin.store.db.environment import Store, Txn, once
 from pulsar_admin.store.db.files import iter_logs
 from pulsar_admin.store.disks import switching
-from pulsar_admin.store.disks.journals import JournalPlace, JournalSurvey, Stop, read_place, survey_journals
+from pulsar_admin.store.disks.journals import JournalPlace, JournalStop, JournalSurvey, read_place, survey_journals
 from pulsar_admin.store.disks.logs import Entries, LogSurvey, iter_batches, log_path, survey_logs
 from pulsar_admin.store.files import (
     create_file,
@@ -477,16 +477,6 @@ class DirectorySalvaged(Answer, frozen=True):
     written: tuple[str, ...]
 
 
-class JournalStop(Answer, frozen=True):
-    """A journal record at which a start fails; the journal is cut from ``cut_at`` on, and the rest is kept beside it."""
-
-    path: str
-    offset: int
-    reason: str
-    cut_at: int
-    cut_bytes: int = field(name="cutBytes")
-
-
 class JournalsFound(Answer, frozen=True):
     """The journals of the bookie. ``missing``: sentences about missing ones; ``marks``: files that name a missing journal, which are put
     aside; ``unsure``: in that case, how many ledgers on this bookie were never closed, so that it may lack their last entries.
@@ -649,10 +639,7 @@ class SalvagePlan(Struct, frozen=True):
                 files=self.journals.files,
                 replayed_entries=len(self.journals.replayed),
                 missing=tuple(self.journals.missing),
-                stops=tuple(
-                    JournalStop(str(stop.path), stop.offset, stop.reason, stop.cut_at, stop.size_bytes)
-                    for stop in self.journals.stops
-                ),
+                stops=tuple(self.journals.stops),
                 marks=tuple(map(str, self.journals.marks)),
                 unsure=self.unsure,
             ),
@@ -972,10 +959,11 @@ def _put_locations(part: StorageSalvage, digests: LedgerDigests, rows: Locations
     return len(seen)
 
 
-def _cut(stop: Stop) -> Path:
+def _cut(stop: JournalStop) -> Path:
     """Cut a journal after its last good record; return the path of the bytes that were cut off."""
-    beside = _keep_part(stop.path, f"from-{stop.cut_at}", stop.cut_at, stop.size_bytes)
-    cut_file(stop.path, stop.cut_at)
+    path = Path(stop.path)
+    beside = _keep_part(path, f"from-{stop.cut_at}", stop.cut_at, stop.cut_bytes)
+    cut_file(path, stop.cut_at)
     return beside
 
 

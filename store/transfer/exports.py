@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from msgspec import Struct, field, to_builtins
-from msgspec.structs import astuple, replace
+from msgspec.structs import replace
 
 from pulsar_admin.store.changes.plan import apply_plan
 from pulsar_admin.store.changes.topics import plan_annotate
@@ -62,15 +62,6 @@ class NodeExported(Answer, frozen=True):
     action: str
 
 
-class LedgerExported(Answer, frozen=True):
-    """A ledger of an export. ``bookie``: the directory of the bookie, below the target's root."""
-
-    ledger_id: int
-    entries: int
-    bytes: int
-    bookie: str
-
-
 class ExportReport(Answer, frozen=True, rename="camel"):
     """What an export wrote, or with ``dry_run`` would write. ``problems``: of the source's metadata."""
 
@@ -78,7 +69,7 @@ class ExportReport(Answer, frozen=True, rename="camel"):
     target: str
     in_place: bool
     nodes: tuple[NodeExported, ...]
-    ledgers: tuple[LedgerExported, ...]
+    ledgers: tuple[ledger_export.LedgerExported, ...]
     problems: tuple[str, ...]
     dry_run: bool
 
@@ -121,7 +112,7 @@ class ExportPlan(Struct, Previewed, frozen=True):
             target=str(self.target),
             in_place=self.in_place,
             nodes=nodes_exported(self.nodes),
-            ledgers=tuple(LedgerExported(*astuple(ledger)) for ledger in self.ledgers.ledgers),
+            ledgers=self.ledgers.ledgers,
             problems=self.problems,
             dry_run=dry_run,
         )

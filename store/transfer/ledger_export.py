@@ -32,21 +32,22 @@ from pulsar_admin.store.sources.log_files import put_log, raise_last_id
 from pulsar_admin.store.sources.rocksdb import apply_changes, open_ranges, read_values
 from pulsar_admin.store.sources.rocksopen import Pairs
 from pulsar_admin.store.sources.storage import DATABASES, Storage
+from pulsar_admin.store.wording import Answer
 
 
-class ExportedLedger(Struct, frozen=True):
-    """A ledger to put into the bookie at ``bookie``, the ``current`` directory below the target's root."""
+class LedgerExported(Answer, frozen=True):
+    """A ledger of an export. ``bookie``: the directory of the bookie, below the target's root."""
 
     ledger_id: int
     entries: int
-    size_bytes: int
+    bytes: int
     bookie: str
 
 
 class LedgerExport(Struct, frozen=True):
     """The ledgers of an export; ``sequence``: the next ledger id that the target will assign, None if it does not change."""
 
-    ledgers: tuple[ExportedLedger, ...] = ()
+    ledgers: tuple[LedgerExported, ...] = ()
     sequence: int | None = None
     own: own_ledgers.OwnLedgers | None = None
 
@@ -80,7 +81,7 @@ def plan_ledger_export(
         here = [ledger for ledger in ledgers if _bookie_of(layout, ledger) == current]
         place = str(current.relative_to(layout.root))
         for ledger in not_held(txn, Storage(current, current), here, problems) if here else ():
-            exported.append(ExportedLedger(ledger.ledger_id, ledger.entries, ledger.size_bytes, place))
+            exported.append(LedgerExported(ledger.ledger_id, ledger.entries, ledger.size_bytes, place))
     return LedgerExport(tuple(exported), sequence if sequence != target else None, own)
 
 

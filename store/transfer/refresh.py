@@ -293,10 +293,7 @@ def _restore_altered(store: Store, layout: Layout, warn: imports.Warn) -> None:
 
     def work(txn: Txn) -> None:
         for key, row in rows.items():
-            if row is None:
-                txn.delete("tree", key)
-            else:
-                txn.put("tree", key, row)
+            txn.set("tree", key, row)
         _begin(txn)  # who owns ledgers is as of what the rows say now
 
     store.write(work)
@@ -431,10 +428,7 @@ def _finish(store: Store, txn: Txn, options: RefreshOptions, result: RefreshResu
 def _take_tree(store: Store, txn: Txn, tree: _NewTree) -> None:
     """Apply the source's changes; the owners of ledgers follow."""
     for key, row in tree.rows.items():
-        if row is None:
-            txn.delete("tree", key)
-        else:
-            txn.put("tree", key, row)
+        txn.set("tree", key, row)
         txn.delete("base", key)
     if tree.rows:
         _begin(txn)
