@@ -73,7 +73,7 @@ def _getting(path: str, policy: Policy) -> Command:
         return _answer(path, policy, policy.own_unset if value is None else value)
 
     explained = flag("--explain", help="The value set or in force and where it is set, as an object.")
-    return _mirrored(path, explained(get_of_namespace if path.startswith(NAMESPACES) else get_of_topics), policy)
+    return _mirrored(path, explained(get_of_namespace if path.startswith(NAMESPACES) else get_of_topics))
 
 
 def _answer(path: str, policy: Policy, value: Any) -> Printed:  # Any: the policy's own
@@ -96,7 +96,7 @@ def _changing(path: str, policy: Policy) -> Command:
     def change_topics(app: App, selection: TopicSelection, **options: Any) -> None:
         app.change(TopicPolicies(app.session, selection).plan_policy(path, policy.name, options))
 
-    return _mirrored(path, change_namespace if path.startswith(NAMESPACES) else change_topics, policy)
+    return _mirrored(path, change_namespace if path.startswith(NAMESPACES) else change_topics)
 
 
 @mirrored(
@@ -116,7 +116,7 @@ def delete(app: App, selection: TopicSelection) -> None:
 # -- declaring --------------------------------------------------------------------------------------------------------
 
 
-def _mirrored(path: str, function: Callable[..., Shown | None], policy: Policy) -> Command:
+def _mirrored(path: str, function: Callable[..., Shown | None]) -> Command:
     group, _, name = path.partition(" ")
     row = find_policy_row(group, name)
     assert row is not None

@@ -210,7 +210,7 @@ def _forget_in_topic(
     for cursor_name in sorted(iter_cursor_names(reader.txn, name)):
         cursor = read_cursor(reader.txn, reader, topic, cursor_name)
         lost = referring.cursors.get((name, cursor_name), set())
-        state = forgotten_state(topic, after, cursor.state, gone)
+        state = forgotten_state(after, cursor.state, gone)
         if COMPACTED_LEDGER in state.properties and state.properties[COMPACTED_LEDGER] in lost:
             # Without its view, compaction starts over: a view of the later entries alone would lack older keys.
             state = CursorState(after.first_position)
@@ -235,8 +235,8 @@ def without(topic: Topic, gone: Ids) -> Topic:
     return Topic(topic.name, topic.stat, replace(after.managed, terminated=end), ledgers)
 
 
-def forgotten_state(topic: Topic, after: Topic, state: CursorState, gone: Ids) -> CursorState:
-    """Return a cursor's state once the topic's ledgers in ``gone`` are removed (``after``).
+def forgotten_state(after: Topic, state: CursorState, gone: Ids) -> CursorState:
+    """Return a cursor's state once the ledgers in ``gone`` are removed from its topic, which then is ``after``.
 
     The position moves before the next ledger, as when a broker trims, otherwise to the end. Other acknowledgements
     stay.

@@ -144,14 +144,14 @@ def plan_policies(txn: Txn, namespace: NamespaceName, job: PolicyJob, now_ms: in
     old = read_policies_json(txn, namespace)
     cluster = find_cluster(txn, namespace)
     if cluster is None and isinstance(job.place, PerCluster):
-        raise unknown_cluster(txn, namespace)
+        raise unknown_cluster(namespace)
     after = job.changed(Scope(job.group, txn, namespace, cluster or "", old, old))
     steps = () if after == old else (put_value_step(txn, namespace.policies_path, encode_json_object(after), now_ms),)
     part = ChangePart(namespace=str(namespace), before=job.shown(old), after=job.shown(after))
     return Plan(job.kind, txn.id, steps, (part,))
 
 
-def unknown_cluster(txn: Txn, namespace: NamespaceName) -> Refused:
+def unknown_cluster(namespace: NamespaceName) -> Refused:
     """Return the error of a store that does not say which cluster it comes from."""
     return Refused(
         f"the cluster of {namespace} is ambiguous: the store knows several, or none",

@@ -8,7 +8,7 @@ Upstream, of namespaces: ``NamespacesBase`` and ``PulsarAuthorizationProvider`` 
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -718,20 +718,6 @@ class Grant(Struct, frozen=True):
                 raise InvalidValue(f"Illegal auth action '{action}'. Possible values: [{', '.join(ACTIONS)}]")
 
 
-def _plan_policies_key(
-    txn: Txn,
-    command: str,
-    namespace: NamespaceName,
-    key: str,
-    change: Callable[[JsonObject], JsonObject],
-    now_ms: int,
-    error: str = "Namespace does not exist",
-) -> Plan:
-    """Plan a change of a key of a namespace's policies; raises NamespaceNotFound with the text ``error``, MetadataCorrupt."""
-    found = resources.read_policies(txn, namespace, error)
-    return _plan_key(txn, command, namespace, namespace.policies_path, key, found, change(found), now_ms)
-
-
 def plan_anti_affinity(txn: Txn, namespace: NamespaceName, group: str | None, now_ms: int) -> Plan:
     """Plan putting a namespace into an anti-affinity group, None: into none; raises MetadataCorrupt."""
     command = f"namespaces {'delete' if group is None else 'set'}-anti-affinity-group"
@@ -808,12 +794,10 @@ def plan_properties(
 ) -> Plan:
     """Plan setting a namespace's properties, those of None: removing them; ``CLEAR_PROPERTIES`` also removes all others. Raises
     NamespaceNotFound."""
-
-    def changed(found: JsonObject) -> JsonObject:
-        old = {} if command == CLEAR_PROPERTIES else found.get("properties") or {}
-        return {**found, "properties": {key: one for key, one in {**old, **given}.items() if one is not None}}
-
-    return _plan_policies_key(txn, command, namespace, "properties", changed, now_ms)
+    found = resources.read_policies(txn, namespace)
+    old = {} if command == CLEAR_PROPERTIES else found.get("properties") or {}
+    after = {**found, "properties": {key: one for key, one in {**old, **given}.items() if one is not None}}
+    return _plan_key(txn, command, namespace, namespace.policies_path, "properties", found, after, now_ms)
 
 
 # -- permissions ------------------------------------------------------------------------------------------------------
@@ -821,27 +805,20 @@ def plan_properties(
 
 def plan_permission(txn: Txn, command: str, namespace: NamespaceName, grant: Grant, now_ms: int) -> Plan:
     """Plan granting or revoking in a namespace; raises NamespaceNotFound."""
-
-    def change(found: JsonObject) -> JsonObject:
-        return _with_auth(found, "namespace_auth", lambda roles: _granted(roles, grant))
-
-    return _plan_policies_key(txn, command, namespace, "auth_policies", change, now_ms, _NO_NAMESPACE)
+    found = resources.read_policies(txn, namespace, _NO_NAMESPACE)
+    roles = _granted(_rights(found, "namespace_auth"), grant)
+    return _plan_rights(txn, command, namespace, found, "namespace_auth", roles, now_ms)
 
 
 def plan_topic_permission(txn: Txn, command: str, topic: TopicName, grant: Grant, now_ms: int) -> Plan:
     """Plan granting or revoking on a topic; raises TopicNotFound, NamespaceNotFound."""
     _check_topic(txn, topic)
-    name = str(topic)
-
-    def of_topics(topics: JsonObject) -> JsonObject:
-        roles = _granted(topics.get(name) or {}, grant)
-        left = {key: value for key, value in topics.items() if key != name}
-        return {**topics, name: roles} if roles else left
-
-    def change(found: JsonObject) -> JsonObject:
-        return _with_auth(found, "destination_auth", of_topics)
-
-    return _plan_policies_key(txn, command, topic.namespace, "auth_policies", change, now_ms, _NO_NAMESPACE)
+    found = resources.read_policies(txn, topic.namespace, _NO_NAMESPACE)
+    topics, name = _rights(found, "destination_auth"), str(topic)
+    roles = _granted(topics.get(name) or {}, grant)
+    left = {key: value for key, value in topics.items() if key != name}
+    after = {**topics, name: roles} if roles else left
+    return _plan_rights(txn, command, topic.namespace, found, "destination_auth", after, now_ms)
 
 
 _NO_NAMESPACE = "Topic's namespace does not exist"
@@ -859,39 +836,41 @@ def _granted(roles: JsonObject, grant: Grant) -> JsonObject:
     return {role: actions for role, actions in roles.items() if role != grant.role}
 
 
-def _with_auth(found: JsonObject, key: str, change: Callable[[JsonObject], JsonObject]) -> JsonObject:
-    policies = found.get("auth_policies") or {}
-    return {**found, "auth_policies": {**policies, key: change(policies.get(key) or {})}}
+def _rights(policies: JsonObject, key: str) -> JsonObject:
+    """Return what a namespace's policies allow under ``key``."""
+    rights: JsonObject = (policies.get("auth_policies") or {}).get(key) or {}
+    return rights
+
+
+def _plan_rights(
+    txn: Txn, command: str, namespace: NamespaceName, found: JsonObject, key: str, rights: JsonObject, now_ms: int
+) -> Plan:
+    """Plan that a namespace whose policies are ``found`` allows ``rights`` under ``key``."""
+    after = {**found, "auth_policies": {**(found.get("auth_policies") or {}), key: rights}}
+    return _plan_key(txn, command, namespace, namespace.policies_path, "auth_policies", found, after, now_ms)
 
 
 def plan_grant_subscription(
     txn: Txn, namespace: NamespaceName, subscription: str, roles: Sequence[str], now_ms: int
 ) -> Plan:
     """Plan that only ``roles`` may use a subscription of a namespace; raises NamespaceNotFound."""
-
-    def change(found: JsonObject) -> JsonObject:
-        return _with_auth(found, _SUBSCRIPTIONS, lambda auth: {**auth, subscription: hash_order(roles)})
-
-    return _plan_policies_key(
-        txn, "namespaces grant-subscription-permission", namespace, "auth_policies", change, now_ms, ""
-    )
+    found = resources.read_policies(txn, namespace, "")
+    after = {**_rights(found, _SUBSCRIPTIONS), subscription: hash_order(roles)}
+    command = "namespaces grant-subscription-permission"
+    return _plan_rights(txn, command, namespace, found, _SUBSCRIPTIONS, after, now_ms)
 
 
 def plan_revoke_subscription(txn: Txn, namespace: NamespaceName, subscription: str, role: str, now_ms: int) -> Plan:
     """Plan revoking a role's right to a subscription; raises NamespaceNotFound, and ResourceNotFound if no role has it."""
-    auth = (resources.read_policies(txn, namespace).get("auth_policies") or {}).get(_SUBSCRIPTIONS) or {}
+    found = resources.read_policies(txn, namespace)
+    auth = _rights(found, _SUBSCRIPTIONS)
     if subscription not in auth:
         raise ResourceNotFound("couldn't find subscription", subscription=subscription)
     left = [one for one in auth[subscription] if one != role]
     others = {name: roles for name, roles in auth.items() if name != subscription}
     after = {**auth, subscription: left} if left else others
-
-    def change(found: JsonObject) -> JsonObject:
-        return _with_auth(found, _SUBSCRIPTIONS, lambda _: after)
-
-    return _plan_policies_key(
-        txn, "namespaces revoke-subscription-permission", namespace, "auth_policies", change, now_ms
-    )
+    command = "namespaces revoke-subscription-permission"
+    return _plan_rights(txn, command, namespace, found, _SUBSCRIPTIONS, after, now_ms)
 
 
 _SUBSCRIPTIONS = "subscription_auth_roles"
@@ -899,10 +878,10 @@ _SUBSCRIPTIONS = "subscription_auth_roles"
 
 def read_permissions(txn: Txn, namespace: NamespaceName, topic: TopicName | None = None) -> dict[str, list[str]]:
     """Return the actions of each role in a namespace, with ``topic`` also those on the topic; raises NamespaceNotFound, MetadataCorrupt."""
-    auth: Mapping[str, JsonObject] = resources.read_policies(txn, namespace).get("auth_policies") or {}
-    permissions = {role: list(actions) for role, actions in (auth.get("namespace_auth") or {}).items()}
+    found = resources.read_policies(txn, namespace)
+    permissions = {role: list(actions) for role, actions in _rights(found, "namespace_auth").items()}
     if topic is not None:
-        for role, actions in ((auth.get("destination_auth") or {}).get(str(topic)) or {}).items():
+        for role, actions in (_rights(found, "destination_auth").get(str(topic)) or {}).items():
             permissions[role] = list(dict.fromkeys([*permissions.get(role, ()), *actions]))
     return permissions
 
@@ -915,7 +894,7 @@ def read_topic_permissions(txn: Txn, topic: TopicName) -> dict[str, list[str]]:
 
 def read_subscription_permissions(txn: Txn, namespace: NamespaceName) -> dict[str, list[str]]:
     """Return the roles of each subscription of a namespace; raises NamespaceNotFound, MetadataCorrupt."""
-    auth = (resources.read_policies(txn, namespace).get("auth_policies") or {}).get(_SUBSCRIPTIONS) or {}
+    auth = _rights(resources.read_policies(txn, namespace), _SUBSCRIPTIONS)
     return {name: hash_order(auth[name]) for name in hash_order(auth)}
 
 
@@ -947,14 +926,13 @@ _DELETER = "clusterThatCanDeleteNamespace"
 def plan_allowed_clusters(txn: Txn, namespace: NamespaceName, clusters: Sequence[str], now_ms: int) -> Plan:
     """Plan setting the clusters that a namespace may replicate to; raises NamespaceNotFound, Refused."""
     _check_tenant_clusters(txn, namespace, hash_order(clusters))
-    replicated = resources.read_policies(txn, namespace).get("replication_clusters") or []
+    found = resources.read_policies(txn, namespace)
+    replicated = found.get("replication_clusters") or []
     if any(cluster not in clusters for cluster in replicated):
         raise Refused(
             f"Allowed clusters do not contain the replication cluster [{', '.join(hash_order(replicated))}]. Please remove"
             " the replication cluster if the cluster is not allowed for this namespace"
         )
-
-    def change(found: JsonObject) -> JsonObject:
-        return _with_deleter({**found, "allowed_clusters": hash_order(clusters)})
-
-    return _plan_policies_key(txn, "namespaces set-allowed-clusters", namespace, "allowed_clusters", change, now_ms)
+    after = _with_deleter({**found, "allowed_clusters": hash_order(clusters)})
+    command = "namespaces set-allowed-clusters"
+    return _plan_key(txn, command, namespace, namespace.policies_path, "allowed_clusters", found, after, now_ms)

@@ -179,7 +179,7 @@ def _local_cluster(txn: Txn, namespace: NamespaceName) -> str:
     """Return the cluster the store comes from: policies of this cluster name it, so that they are replicated to no other."""
     cluster = find_cluster(txn, namespace)
     if cluster is None:
-        raise unknown_cluster(txn, namespace)
+        raise unknown_cluster(namespace)
     return cluster
 
 

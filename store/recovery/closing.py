@@ -96,7 +96,7 @@ def _ensembles(txn: Txn, ledger_id: int, held: Mapping[str, Array], last: int) -
     fragment to the replacing bookie, also entries that the replaced one never had. So neither the greatest nor the usual number of
     copies is the quorum, but the number that needs the fewest ensembles, and among those the number that most entries have.
     """
-    few = _repeating(ledger_id, held, last)
+    few = _repeating(held, last)
     if few is not None:
         return few.write_quorum, few.segments
     holders = holders_of(held, last)
@@ -237,7 +237,7 @@ _SHOWING = 100
 """Of a longer ledger these entries are enough to show its write quorum."""
 
 
-def _repeating(ledger_id: int, held: Mapping[str, Array], last: int) -> EnsembleFit | None:
+def _repeating(held: Mapping[str, Array], last: int) -> EnsembleFit | None:
     """Return the ensemble that the first entries show, if all others repeat it: nearly every ledger is like that, and
     entries may be many."""
     import numpy as np

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from msgspec import Struct, field
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from pulsar_admin.store.changes.packed import Packed
 from pulsar_admin.store.changes.plan import ChangePart, Plan
@@ -474,30 +474,11 @@ def _time(time_ms: int) -> str:
 
 
 TOPIC, SUBSCRIPTION = "topic", "subscription"
-COLUMNS = {
-    **{
-        name: name
-        for name in (
-            "kind",
-            "ledger",
-            "name",
-            "of",
-            "ledgers",
-            "entries",
-            "messages",
-            "first",
-            "last",
-            "producers",
-            "evidence",
-        )
-    },
-    "probablyWith": "probably_with",
-}
-"""Of the file of names: column → field."""
 
 
-class NameRow(Struct, frozen=True):
-    """A row of the file of names: its kind, the ledger that identifies the object, its name, and hints for finding the name.
+class NameRow(Struct, frozen=True, rename="camel"):
+    """A row of the file of names, and its columns: its kind, the ledger that identifies the object, its name, and hints for
+    finding the name.
 
     ``probably_with``: topic rows, by ``ledger``, that only one witness would join; giving them one name joins them.
     """
@@ -527,10 +508,8 @@ def write_names(path: Path, rows: Iterable[NameRow]) -> None:
     """Write the proposed names of topics into a new file."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    for row in rows:
-        values = (getattr(row, name) for name in COLUMNS.values())
-        writer.writerow(["" if value is None else value for value in values])
+    writer.writerow(NameRow.__struct_encode_fields__)
+    writer.writerows(map(astuple, rows))
     with create_file(path) as file:
         file.write(text.getvalue().encode())
 

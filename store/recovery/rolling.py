@@ -357,7 +357,7 @@ def _roll_cursors(rolled: Rolled, world: _World, topic: Topic, after: Topic, gon
         rolled.tied |= {ledger_id: {} for ledger_id in one.ledger_ids}
     for name, cursor in sorted(cursors.items()):
         at = followed.get(name)
-        state = forgotten_state(topic, after, states[name] if at is None else at.state, gone)
+        state = forgotten_state(after, states[name] if at is None else at.state, gone)
         compacted = state.properties.get(COMPACTED_LEDGER)
         if compacted is not None and find_times(rolled.txn, compacted) is None and not _is_empty(rolled.txn, compacted):
             state = CursorState(after.first_position)  # its compacted ledger was deleted since: it is compacted again
