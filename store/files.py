@@ -282,6 +282,12 @@ def replace_like(path: Path, data: bytes, beside: str, like: Path | None = None)
     rename(temporary, path)
 
 
+def check_new(path: Path, hint: str = "name a new directory") -> None:
+    """Raise AlreadyExists if there is anything at ``path``, be it a link that leads nowhere."""
+    if path.exists() or path.is_symlink():
+        raise AlreadyExists(f"{path} exists", hint=hint, path=str(path))
+
+
 def check_may_write_for(path: Path) -> None:
     """Raise Refused unless this process may give what it writes beside ``path`` the owner and group of ``path``."""
     like = path.stat()

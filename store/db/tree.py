@@ -144,6 +144,20 @@ def find_node(txn: Txn, path: str) -> Node | None:
     return None if row is None else decode_node(key, row)
 
 
+def find_imported(txn: Txn, path: str) -> Node | None:
+    """Return the node at a path as the source had it when it was read or written last, without changes made here since; or None."""
+    key = tree_key(path)
+    row = txn.get("base", key)
+    if row is None:
+        return find_node(txn, path)
+    return decode_node(key, row) if row else None
+
+
+def put_imported(txn: Txn, path: str, node: Node | None) -> None:
+    """Keep what the source has at a path, None: no node."""
+    txn.put("base", tree_key(path), b"" if node is None else encode_node(node))
+
+
 def has_row(txn: Txn, path: str) -> bool:
     """Whether there is a node at a path, be its row damaged."""
     return txn.view("tree", tree_key(path)) is not None

@@ -41,8 +41,8 @@ from pulsar_admin.store.db.environment import Store, Txn
 from pulsar_admin.store.db.own_ledgers import RESERVED_GAP, largest_ledger_id
 from pulsar_admin.store.db.owners import find_owners
 from pulsar_admin.store.db.tree import Node, find_node, iter_nodes
-from pulsar_admin.store.errors import AlreadyExists, InvalidValue, MetadataCorrupt, Refused, StalePlan, StoreError
-from pulsar_admin.store.files import create_directory, create_file, new_directory
+from pulsar_admin.store.errors import InvalidValue, MetadataCorrupt, Refused, StalePlan, StoreError
+from pulsar_admin.store.files import check_new, create_directory, create_file, new_directory
 from pulsar_admin.store.model.ledgers import Ledger, find_metadata, iter_blocks, read_ledger, sorted_ledger_ids
 from pulsar_admin.store.model.topics import iter_topics, select_topics
 from pulsar_admin.store.names import EVENTS, TopicName, TopicSelection
@@ -134,10 +134,7 @@ class CloneRequest(Struct, frozen=True):
 
 def plan_clone(store: Store, request: CloneRequest) -> ClonePlan:
     """Plan a clone; raises AlreadyExists, InvalidValue, TopicNotFound, Refused if several clusters could be meant."""
-    if request.target.exists() or request.target.is_symlink():
-        raise AlreadyExists(
-            f"{request.target} exists", hint="name a directory that does not exist", path=str(request.target)
-        )
+    check_new(request.target, "name a directory that does not exist")
     with store.read() as txn:
         topics: frozenset[TopicName] | None = None
         if request.topics:

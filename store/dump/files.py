@@ -32,6 +32,7 @@ from pulsar_admin.store.dump.written import Format, WriteTo, WrittenFile
 from pulsar_admin.store.engine.memory import give_back
 from pulsar_admin.store.errors import AlreadyExists, NotFound, SourceBusy, SourceNotFound, StoreError
 from pulsar_admin.store.files import (
+    check_new,
     create_directory,
     create_file,
     open_lock_file,
@@ -332,7 +333,7 @@ class DumpDirectory(DayFiles):
     def __init__(self, path: Path, form: Format, clock: Clock, level: str, hidden: Sequence[str] = ()) -> None:
         """``hidden``: as in ``DayFiles``."""
         super().__init__(form, clock, hidden, self._place, ThreadPoolExecutor(1))
-        _check_new(path)
+        check_new(path)
         self._path = path
         self._lock: int | None = None
         self._unfinished = path.with_name(path.name + ".unfinished")
@@ -387,7 +388,7 @@ class DumpDirectory(DayFiles):
         files = [{"path": os.path.relpath(file.path, self._unfinished), "rows": file.rows} for file in self._files]
         manifest = {"dump": DUMP_FORMAT, "level": self._level, "format": self._form, "files": files}
         replace_file(self._unfinished / MANIFEST, json.dumps(manifest, indent=1).encode() + b"\n", mode=PRIVATE_FILE)
-        _check_new(self._path)
+        check_new(self._path)
         rename(self._unfinished, self._path)
         remove_file(self._path / LOCK)  # not before: until it has its name, nobody else may write there
         self._release()
@@ -413,18 +414,13 @@ class DumpDirectory(DayFiles):
             self._release()
 
 
-def _check_new(path: Path) -> None:
-    if path.exists() or path.is_symlink():
-        raise AlreadyExists(f"{path} exists", hint="name a new directory", path=str(path))
-
-
 def _take_lock(path: Path, unfinished: Path) -> int:
     """Make the directory ``unfinished``, which becomes ``path``, ours, and return the descriptor that holds its lock.
 
     Raises SourceBusy while another process writes there, AlreadyExists when it finished first or ``unfinished`` is a link.
     """
     while True:
-        _check_new(path)
+        check_new(path)
         create_directory(unfinished, exist_ok=True, mode=PRIVATE_DIRECTORY)
         if unfinished.is_symlink():  # all that it leads to would be removed
             raise AlreadyExists(f"{unfinished} is a link", hint="remove it, or name another directory", path=str(path))

@@ -36,7 +36,7 @@ from pulsar_admin.store.codec.ledgermetadata import (
 )
 from pulsar_admin.store.codec.message import decode_entry_times
 from pulsar_admin.store.db.environment import Txn
-from pulsar_admin.store.db.tree import Node, decode_node, find_node, tree_key
+from pulsar_admin.store.db.tree import find_imported
 from pulsar_admin.store.history.servers import find_servers
 from pulsar_admin.store.history.versions import Version, iter_versions
 from pulsar_admin.store.model.cursors import (
@@ -138,17 +138,10 @@ class AckState(Answer, frozen=True):
 def imported_versions(txn: Txn, topic: Topic, subscription: str) -> list[CursorVersion]:
     """Return the cursor's value in the imported metadata, without changes made here since; empty if it did not exist."""
     path = topic.name.cursor_path(subscription)
-    node = _imported_node(txn, path)
+    node = find_imported(txn, path)
     if node is None:
         return []
     return [CursorVersion(node.stat.modified_ms, decode_cursor_info(node.value, path), since_known=False)]
-
-
-def _imported_node(txn: Txn, path: str) -> Node | None:
-    row = txn.get("base", tree_key(path))
-    if row is None:
-        return find_node(txn, path)
-    return decode_node(tree_key(path), row) if row else None
 
 
 def iter_ack_states(
@@ -310,7 +303,7 @@ def _later(one: TimeBound | None, other: TimeBound | None) -> TimeBound | None:
 def _life(txn: Txn, ledger_id: int) -> LedgerLife:
     """Return the facts in the metadata of a ledger's node; none for a deleted one."""
     path = ledger_path(ledger_id)
-    node = _imported_node(txn, path)
+    node = find_imported(txn, path)
     if node is None:
         return LedgerLife()
     try:

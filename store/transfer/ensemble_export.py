@@ -21,7 +21,7 @@ from pulsar_admin.store.db.audit_log import append_change
 from pulsar_admin.store.db.environment import Store, Txn
 from pulsar_admin.store.db.ledger_ids import put_next_ledger_id
 from pulsar_admin.store.db.owners import find_owners
-from pulsar_admin.store.db.tree import Node, encode_node, find_node, tree_key
+from pulsar_admin.store.db.tree import Node, find_node, put_imported
 from pulsar_admin.store.errors import LimitExceeded, MetadataCorrupt, Refused, StalePlan
 from pulsar_admin.store.model.resources import Bundle, local_policies_path, topic_hash
 from pulsar_admin.store.names import NamespaceName, TopicName, parse_owner, topic_of_path
@@ -314,12 +314,12 @@ def run_ensemble_export(store: Store, plan: EnsemblePlan, login: ensemble.Client
             # The written nodes are the base of the next export, with the server's times unless they were written
             # again since.
             for node in plan.written:
-                txn.put("base", tree_key(node.path), b"" if node.imported is None else encode_node(node.imported))
+                put_imported(txn, node.path, node.imported)
             for node in plan.nodes:
                 written = _written_node(node)
                 if written is not None and exports.state_of(live.get(node.path)) == exports.state_of(written):
                     written = live[node.path]
-                txn.put("base", tree_key(node.path), b"" if written is None else encode_node(written))
+                put_imported(txn, node.path, written)
             export_intent.delete_intent(txn)
             export_intent.put_exported_zxid(txn, seen)
             append_change(txn, now_ms, COMMAND, (to_builtins(report),))
@@ -373,7 +373,7 @@ def _written_node(node: exports.ChangedNode) -> Node | None:
 
 def _put_intent(txn: Txn, plan: EnsemblePlan) -> None:
     for node in plan.written:
-        txn.put("base", tree_key(node.path), b"" if node.imported is None else encode_node(node.imported))
+        put_imported(txn, node.path, node.imported)
     values = ((node.path, _written_node(node)) for node in plan.nodes)
     export_intent.put_intent(
         txn, {path: None if node is None else encode_value(node.stat, node.value) for path, node in values}, None

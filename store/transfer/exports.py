@@ -24,9 +24,9 @@ from pulsar_admin.store.db.export_intent import Intent, delete_intent, find_inte
 from pulsar_admin.store.db.files import FileMode, find_log
 from pulsar_admin.store.db.ledger_ids import put_next_ledger_id
 from pulsar_admin.store.db.own_ledgers import SEQUENCE_KEY, OwnLedgers, find_own_ledgers, find_placed, put_own_ledgers
-from pulsar_admin.store.db.tree import Node, decode_node, encode_node, find_node, tree_key
-from pulsar_admin.store.errors import AlreadyExists, MetadataCorrupt, Refused, SourceNotFound, StalePlan, Unsupported
-from pulsar_admin.store.files import check_copyable, check_may_write_for, copy_tree, new_directory
+from pulsar_admin.store.db.tree import Node, decode_node, find_imported, find_node, put_imported, tree_key
+from pulsar_admin.store.errors import MetadataCorrupt, Refused, SourceNotFound, StalePlan, Unsupported
+from pulsar_admin.store.files import check_copyable, check_may_write_for, check_new, copy_tree, new_directory
 from pulsar_admin.store.model.ledgers import find_metadata, iter_blocks
 from pulsar_admin.store.model.publish_times import Form, annotated_value
 from pulsar_admin.store.model.topics import iter_topics
@@ -203,12 +203,7 @@ def plan_export(
         )
     source = Path(store.info.sources[0]["path"])
     if not in_place:
-        if target.exists() or target.is_symlink():
-            raise AlreadyExists(
-                f"{target} exists",
-                hint="name a new directory, or use --in-place to write the changes into this one",
-                path=str(target),
-            )
+        check_new(target, "name a new directory, or use --in-place to write the changes into this one")
         if target.resolve().is_relative_to(source.resolve()):
             raise Refused(
                 f"{target} is inside {source}, which would be copied into itself", hint="name a directory elsewhere"
@@ -257,9 +252,8 @@ def _annotated(txn: Txn, nodes: tuple[ChangedNode, ...], form: Form, now_ms: int
             continue
         value = annotated_value(txn, current.path, current.value, form)
         if value != current.value:
-            base = txn.get("base", tree_key(name.path))
-            imported = current if base is None else decode_node(tree_key(name.path), base) if base else None
             stat = current.stat._replace(modified_ms=now_ms)
+            imported = find_imported(txn, name.path)
             changed[name.path] = ChangedNode(name.path, imported, Node(name.path, stat, value))
     return tuple(changed[path] for path in sorted(changed))
 
@@ -279,8 +273,7 @@ def _since_stopped(txn: Txn, metadata: Path, nodes: list[ChangedNode], intent: I
     for path, raw in intent.items():
         if values.get(path.encode()) != raw or (path in changed and _new_value(changed[path]) == raw):
             continue
-        now = txn.get("tree", tree_key(path))
-        current = None if now is None else decode_node(tree_key(path), now)
+        current = find_node(txn, path)
         written = intended_node(path, raw)
         if (written and written.value) != (current and current.value):
             changed[path] = ChangedNode(path, written, current)
@@ -414,8 +407,7 @@ def _new_value(node: ChangedNode) -> bytes | None:
 def _put_intent(txn: Txn, plan: ExportPlan) -> None:
     """Record what a plan writes, and what it found: after an interruption the target has one of the two."""
     for node in plan.nodes:
-        row = b"" if node.imported is None else encode_node(node.imported)
-        txn.put("base", tree_key(node.path), row)
+        put_imported(txn, node.path, node.imported)
     if plan.ledgers.own is not None:
         put_own_ledgers(txn, plan.ledgers.own)
     put_intent(txn, {node.path: _new_value(node) for node in plan.nodes}, plan.ledgers.sequence)
@@ -424,10 +416,8 @@ def _put_intent(txn: Txn, plan: ExportPlan) -> None:
 def _record(txn: Txn, plan: ExportPlan, now_ms: int) -> None:
     """Record the nodes written in place as the base of the next export."""
     for node in plan.nodes:
-        if node.current is None:
-            txn.put("base", tree_key(node.path), b"")
-        else:
-            txn.put("base", tree_key(node.path), encode_node(Node(node.path, _new_stat(node), node.current.value)))
+        written = None if node.current is None else Node(node.path, _new_stat(node), node.current.value)
+        put_imported(txn, node.path, written)
     delete_intent(txn)
     own = plan.ledgers.own
     if own is not None:

@@ -20,8 +20,8 @@ from pulsar_admin.store.db.files import Damage, iter_metadata_damage
 from pulsar_admin.store.db.ledger_ids import NextLedgerId
 from pulsar_admin.store.db.own_ledgers import RESERVED_GAP, find_own_ledgers, largest_ledger_id
 from pulsar_admin.store.db.tree import Node, decode_node, find_node
-from pulsar_admin.store.errors import AlreadyExists, MetadataCorrupt, Refused, SourceNotFound, Unsupported
-from pulsar_admin.store.files import create_directory, create_file, new_directory
+from pulsar_admin.store.errors import MetadataCorrupt, Refused, SourceNotFound, Unsupported
+from pulsar_admin.store.files import check_new, create_directory, create_file, new_directory
 from pulsar_admin.store.sources.cluster import read_stored_layout
 from pulsar_admin.store.sources.roots import Roots, stored_roots
 from pulsar_admin.store.sources.zookeeper import newest_epoch
@@ -103,8 +103,7 @@ def plan_snapshot_export(store: Store, target: Path, now_ms: int, *, force: bool
     The last two unless ``force``: if nodes could not be imported, as bookies delete the ledgers that the metadata does
     not list, and if other trees in the same ZooKeeper cannot be read.
     """
-    if target.exists() or target.is_symlink():
-        raise AlreadyExists(f"{target} exists", hint="name a new directory: a server's dataDir", path=str(target))
+    check_new(target, "name a new directory: a server's dataDir")
     roots = stored_roots(store.info)
     outside, missing = ((), []) if roots.is_whole else _read_outside(store, force=force)
     with store.read() as txn:

@@ -427,7 +427,7 @@ def test_a_value_that_cannot_be_read_hides_no_other(monkeypatch: pytest.MonkeyPa
     assert [text.split(":")[0] for text in history.problems] == ["transaction 0x1"]
     assert [one.zxid for one in history.versions["p"]] == [2]
     damaged = Node(ledger_path(7), NodeStat(0, 1, T, T + 1, False), b"\xff")
-    monkeypatch.setattr(ack_history, "_imported_node", lambda *of: damaged)
+    monkeypatch.setattr(ack_history, "find_imported", lambda *of: damaged)
     assert ack_history._life(None, 7) == ack_history.LedgerLife(damaged.stat.created_ms, None)
 
 
