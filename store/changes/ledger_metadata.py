@@ -11,9 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import chain, islice
 from operator import attrgetter
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, NamedTuple, assert_never
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from pulsar_admin.store.changes.log_writer import put_managed_ledger
@@ -45,7 +44,7 @@ _SIBLINGS = 1000
 """Ledgers of others that are looked at for quorums."""
 
 
-class _End(Struct, frozen=True):
+class LedgerEnd(NamedTuple):
     """Where a ledger ends: its last entry, and the payload bytes up to it."""
 
     last_entry_id: int
@@ -218,7 +217,7 @@ def _listed(txn: Txn, name: TopicName, ledger_id: int) -> TopicLedger | None:
     return None if listed is None or listed.is_open else listed
 
 
-def _find_end(reader: EntryReader, ledger_id: int, listed: TopicLedger | None) -> _End:
+def _find_end(reader: EntryReader, ledger_id: int, listed: TopicLedger | None) -> LedgerEnd:
     """Return the ledger's end by its entries and by the topic's list, where listed; raises Refused unless all entries are present."""
     times, absent = find_times(reader.txn, ledger_id), find_absent_bookies(reader.txn)
     if times is None:
@@ -245,7 +244,7 @@ def _find_end(reader: EntryReader, ledger_id: int, listed: TopicLedger | None) -
             hint=f"see: pulsar-admin ledgers info {ledger_id}; or remove it: pulsar-admin ledgers forget {ledger_id}",
             ledgerId=ledger_id,
         )
-    return _End(last, length)
+    return LedgerEnd(last, length)
 
 
 # -- where it lies ----------------------------------------------------------------------------------------------------

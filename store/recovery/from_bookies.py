@@ -25,6 +25,7 @@ from typing import Any
 from msgspec import Struct, field
 from msgspec.structs import astuple, replace
 
+from pulsar_admin.store.changes.ledger_metadata import LedgerEnd
 from pulsar_admin.store.changes.packed import Packed
 from pulsar_admin.store.changes.plan import ChangePart, Plan
 from pulsar_admin.store.codec import ledgermetadata
@@ -252,7 +253,7 @@ class _MadeOfBookies(from_ledgers.Remade, kw_only=True):
         for ledger_id in self.named.evidence:
             custom = {**APPLICATION, **claims[ledger_id]()} if ledger_id in claims else {}
             closed = close_ledger(self.sources.reader, ledger_id, custom)
-            end = from_ledgers.ClosedEnd(closed.metadata.last_entry_id, closed.metadata.length)
+            end = LedgerEnd(closed.metadata.last_entry_id, closed.metadata.length)
             ledger = read_ledger(self.txn, ledger_id)
             if end != (ledger.last_entry_id, ledger.size_bytes):
                 self.survey.closed[ledger_id] = end

@@ -13,6 +13,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from pulsar_admin.store.changes.cursors import info_of_state, state_json
+from pulsar_admin.store.changes.ledger_metadata import LedgerEnd
 from pulsar_admin.store.changes.packed import Packed
 from pulsar_admin.store.changes.plan import ChangeKind, ChangePart, Plan, put_value_step
 from pulsar_admin.store.changes.resources import new_policies
@@ -29,7 +30,7 @@ from pulsar_admin.store.codec.claims import (
     TOPIC_KEY,
 )
 from pulsar_admin.store.codec.compactedentry import decode_original_id
-from pulsar_admin.store.codec.cursor import CursorInfo, CursorState, encode_cursor_info
+from pulsar_admin.store.codec.cursor import CursorState, encode_cursor_info
 from pulsar_admin.store.codec.ledgermetadata import LedgerMetadata, LedgerState, encode_ledger_metadata, ledger_path
 from pulsar_admin.store.codec.managedledger import LedgerInfo, ManagedLedger, encode_managed_ledger
 from pulsar_admin.store.codec.message import decode_message_entry
@@ -66,6 +67,7 @@ from pulsar_admin.store.names import (
     shell_word,
     topic_of_path,
 )
+from pulsar_admin.store.recovery.deleted_nodes import PastCursor
 from pulsar_admin.store.recovery.evidence import iter_schema_entries
 from pulsar_admin.store.wording import counted, plural
 
@@ -124,13 +126,6 @@ class BucketClaim(NamedTuple):
     key: str
 
 
-class ClosedEnd(NamedTuple):
-    """Where a closed ledger ends."""
-
-    last_entry_id: int
-    length: int
-
-
 class LedgerSurvey(Struct):
     """The ledgers of the metadata by their claims (custom metadata), ids ascending. ``silent``: those without claims that we know."""
 
@@ -144,7 +139,7 @@ class LedgerSurvey(Struct):
     """Nodes that cannot be decoded: path → why. Nothing is made of them, and nothing that they name is touched."""
     left_out: list[str] = field(default_factory=list)
     """Sentences about lost metadata that is not rebuilt."""
-    closed: dict[int, ClosedEnd] = field(default_factory=dict)
+    closed: dict[int, LedgerEnd] = field(default_factory=dict)
     """Where ledgers end of which the store has no metadata, and the plan has, where the entries here do not end there."""
 
     def add(self, ledger_id: int, metadata: LedgerMetadata) -> None:
@@ -441,13 +436,7 @@ def _cursor(sources: Sources, survey: LedgerSurvey, topic: Topic, name: str) -> 
     return None
 
 
-class _Earlier(Struct, frozen=True):
-    info: CursorInfo
-    state: CursorState
-    value: bytes
-
-
-def _earlier_cursor(sources: Sources, topic: TopicName, name: str) -> _Earlier | None:
+def _earlier_cursor(sources: Sources, topic: TopicName, name: str) -> PastCursor | None:
     """Return a cursor from the earlier metadata; a state in a cursor ledger is read from the imported entries."""
     if sources.earlier is None or find_node(sources.earlier.txn, topic.cursor_path(name)) is None:
         return None
@@ -461,7 +450,7 @@ def _earlier_cursor(sources: Sources, topic: TopicName, name: str) -> _Earlier |
     value = encode_cursor_info(
         info_of_state(state, earlier.info.cursor_properties, earlier.info.last_active_ms), node.value
     )
-    return _Earlier(earlier.info, state, value)
+    return PastCursor(earlier.info, state, value)
 
 
 # -- partitions, schemas ----------------------------------------------------------------------------------------------
