@@ -267,12 +267,12 @@ def charts(rows: list[Row]) -> list[Any]:
 
 def save_plots(rows: list[Row], folder: Path) -> None:
     """Write ``compaction-last-id.png`` and ``.svg`` into ``folder``."""
-    from pulsar_admin.plot import save_chart
+    from pulsar_admin.plot import save_charts
 
     for form in ("png", "svg"):
         path = folder / f"compaction-last-id.{form}"
         path.unlink(missing_ok=True)
-        save_chart(path, charts(rows))
+        save_charts([path], charts(rows))
 
 
 def measure_all(runs: int, messages: int, *, broker: bool, plots: Path | None) -> Iterator[Row]:

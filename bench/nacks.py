@@ -235,7 +235,7 @@ def kept_due_costs(totals: tuple[int, ...]) -> list[Row]:
 
 def plot_due(path: Path, report: dict[str, list[Row]]) -> None:
     """Draw what ``due`` costs over what is pending into the new file ``path``."""
-    from pulsar_admin.plot import Chart, line_chart, save_chart
+    from pulsar_admin.plot import Chart, line_chart, save_charts
 
     labels = [f"{row['pending']:,}" for row in report["due"]]
     series = {
@@ -246,7 +246,7 @@ def plot_due(path: Path, report: dict[str, list[Row]]) -> None:
     }
     chart = Chart("one due() over the entries that are not due yet", labels, series, "microseconds")
     print(line_chart(chart))
-    save_chart(path, [chart])
+    save_charts([path], [chart])
 
 
 def peers(pulsar_home: Path, totals: tuple[int, ...]) -> list[Row]:

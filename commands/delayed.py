@@ -247,9 +247,9 @@ def histogram(app: App, selection: TopicSelection, subscription: str | None, png
     with waiting_for(app, selection, subscription) as (_, backlogs):
         documents = [_document(waiting, app.now_ms) for waiting in backlogs]
     if png is not None and documents:
-        from pulsar_admin.plot import save_chart
+        from pulsar_admin.plot import save_charts
 
-        save_chart(png, [_chart(documents)], f"Delayed messages by due time ({zone_name()})")
+        save_charts([png], [_chart(documents)], f"Delayed messages by due time ({zone_name()})")
     return Result(
         documents[0] if len(documents) == 1 else documents,
         rows=(

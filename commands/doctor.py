@@ -216,9 +216,7 @@ def _put_on_page(app: App, found: Sequence[Any], file: Path) -> str:  # Any: Fin
 
 def _diagnoses(app: App, fail_on: str, asked: dict[str, Any]) -> Iterator[Any]:  # Any: of Store.doctor, Finding
     _check_pages(app)
-    for found in app.api.doctor(**asked):
-        app.problems(_fails(found, fail_on))
-        yield found
+    yield from app.counting(app.api.doctor(**asked), lambda found: _fails(found, fail_on))
 
 
 def _check_pages(app: App) -> None:

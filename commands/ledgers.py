@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pulsar_admin.store.model.broken import Missing
     from pulsar_admin.store.model.coverage import BookieCopies, Coverage, UnderReplicated
     from pulsar_admin.store.reports.ledger_facts import LedgerFacts
-    from pulsar_admin.store.reports.verify import EntryRow, LedgerVerdict
+    from pulsar_admin.store.reports.verify import LedgerVerdict
 
 _LEDGER_ID = whole()
 
@@ -191,14 +191,8 @@ def entries(app: App, ledger: int, first: int, last: int | None, limit: int | No
 
     STATE is `ok`, `missing` (no file holds it), or what is wrong with it.
     """
-    rows = app.ledger(ledger).entries(first, last)
-    return Result(rows=_counted(app, islice(rows, limit)), columns=_ENTRY_COLUMNS)
-
-
-def _counted(app: App, rows: Iterable[EntryRow]) -> Iterator[EntryRow]:
-    for row in rows:
-        app.problems(row.state != "ok")
-        yield row
+    found = app.counting(islice(app.ledger(ledger).entries(first, last), limit), lambda row: row.state != "ok")
+    return Result(rows=found, columns=_ENTRY_COLUMNS)
 
 
 # -- orphans, missing, verify -----------------------------------------------------------------------------------------
@@ -366,7 +360,7 @@ _VERDICT_COLUMNS = (
 @click.argument("ledgers", type=_LEDGER_ID, nargs=-1)
 def verify(app: App, ledgers: tuple[int, ...]) -> Result:
     """Read every entry of the given ledgers, or of all, and check digests, ids and lengths."""
-    found = _with_problems(app, app.api.verify_ledgers(*ledgers))
+    found = app.counting(app.api.verify_ledgers(*ledgers), lambda verdict: verdict.problems)
     return Result(rows=found, columns=_VERDICT_COLUMNS, terminal=None if ledgers else lambda _: _verdict_screen(found))
 
 
@@ -386,9 +380,3 @@ def _verdict_screen(verdicts: Iterable[LedgerVerdict]) -> Iterator[str | Table]:
     told = f"{counted(len(wrong), 'ledger')} with problems" if wrong else "no problem"
     more = f", {counted(unverified, 'entry')} unverified" if unverified else ""
     yield f"{told} in {counted(ledgers, 'ledger')}: {counted(entries, 'entry')} read, {size_text(size_bytes)}{more}\n"
-
-
-def _with_problems(app: App, verdicts: Iterable[LedgerVerdict]) -> Iterator[LedgerVerdict]:
-    for verdict in verdicts:
-        app.problems(verdict.problems)
-        yield verdict

@@ -13,7 +13,7 @@ from pulsar_admin.numbers import whole
 from pulsar_admin.options import command, flag
 from pulsar_admin.store.errors import EntryLogCorrupt, InvalidValue, SourceChanged, SourceNotFound
 from pulsar_admin.store.names import shell_word
-from pulsar_admin.store.reports.log_files import OK, UNVERIFIED, LogRecord, LogVerdict
+from pulsar_admin.store.reports.log_files import OK, UNVERIFIED, LogRecord
 
 
 class _PathOrUrl(click.Path):
@@ -121,10 +121,5 @@ def verify(app: App, path: Path | str) -> Result:
     In a directory, `.idx` files are verified too: every position in them must hold the record of that entry. A URL
     (s3://…, gs://…, hdfs://…) is an object, a prefix with logs, or a glob.
     """
-    return Result(rows=_counted(app, verdicts_of(app.session, path)), columns=_VERIFY_COLUMNS)
-
-
-def _counted(app: App, verdicts: Iterable[LogVerdict]) -> Iterator[LogVerdict]:
-    for verdict in verdicts:
-        app.problems(verdict.problems)
-        yield verdict
+    found = app.counting(verdicts_of(app.session, path), lambda verdict: verdict.problems)
+    return Result(rows=found, columns=_VERIFY_COLUMNS)

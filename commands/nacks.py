@@ -28,7 +28,7 @@ from pulsar_admin.options import (
     require_plot,
     subscription_option,
 )
-from pulsar_admin.plot import Chart, line_chart, save_chart
+from pulsar_admin.plot import Chart, line_chart, save_charts
 from pulsar_admin.store.errors import (
     AlreadyExists,
     ChangeNotFound,
@@ -313,9 +313,7 @@ def plan(app: App, options: PlanRequest) -> Result:
     wanted = sizes.recommended_bits(options.precision_ms, memory_bytes=options.memory_bytes)
     rows = [_row(sizing, sizing.precision_bits == wanted) for sizing in sizes.precisions]
     charts = _charts(rows)
-    for path in (options.png, options.svg):
-        if path is not None:
-            save_chart(path, charts, _heading(load))
+    save_charts((options.png, options.svg), charts, _heading(load))
     document = _document(load)
     return Result(
         {"load": _load_json(load, measured), "precisions": rows, "document": document},

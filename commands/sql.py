@@ -174,10 +174,8 @@ def _first(app: App, rows: list[Row], columns: list[Column]) -> Iterator[Shown]:
 
 
 def _plotted(chart: Chart, options: AnswerOptions) -> Iterator[Shown]:
-    from pulsar_admin.plot import bar_chart, line_chart, save_chart
+    from pulsar_admin.plot import bar_chart, line_chart, save_charts
 
-    for path in (options.png, options.svg):
-        if path is not None:
-            save_chart(path, [chart])
+    save_charts((options.png, options.svg), [chart])
     if options.plot:
         yield Lines((bar_chart if chart.bars else line_chart)(chart).splitlines(), "PLOT")

@@ -1,7 +1,7 @@
 """Charts: text for a terminal (plotext), PNG and SVG files (matplotlib); both are imported when a chart is asked for."""
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -49,14 +49,15 @@ def line_chart(chart: Chart) -> str:
     return _finish(plot, chart)
 
 
-def save_chart(path: Path, charts: Sequence[Chart], heading: str = "") -> None:
-    """Write charts, one below the other, into a new file (.png or .svg); raises InvalidValue, AlreadyExists."""
+def save_charts(paths: Iterable[Path | None], charts: Sequence[Chart], heading: str = "") -> None:
+    """Write charts, one below the other, into each new file (.png or .svg) that is named; raises InvalidValue, AlreadyExists."""
     from pulsar_admin.store.files import write_new_file
 
-    form = path.suffix.removeprefix(".").lower()
-    if form not in FORMATS:
-        raise InvalidValue(f"{path} is neither .png nor .svg", hint="give the file one of these endings")
-    write_new_file(path, render_chart(charts, form, heading))
+    for path in filter(None, paths):
+        form = path.suffix.removeprefix(".").lower()
+        if form not in FORMATS:
+            raise InvalidValue(f"{path} is neither .png nor .svg", hint="give the file one of these endings")
+        write_new_file(path, render_chart(charts, form, heading))
 
 
 def render_chart(charts: Sequence[Chart], form: str, heading: str) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 import click
 from msgspec import Struct
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 _WIDTH = 100
 """The most columns that a line of sentences takes."""
 _EMPTY = "the list is empty"
+
+Row = TypeVar("Row")
 
 
 class Table(Struct, frozen=True):
@@ -343,6 +345,12 @@ class Results:
     def problems(self, count: int) -> None:
         """Count problems found in the data: any at all make the exit code 1."""
         self._problems += count
+
+    def counting(self, rows: Iterable[Row], problems: Callable[[Row], int]) -> Iterator[Row]:
+        """Yield rows as they come, and count the ``problems`` of each."""
+        for row in rows:
+            self.problems(problems(row))
+            yield row
 
     def _went_wrong(self) -> bool:
         return bool(self._failed)

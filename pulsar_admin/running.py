@@ -103,10 +103,9 @@ class Running(Results):
                 altered.append(b"")
             if altered and not self._told_altered:  # a doctor has to go on past them
                 self._told_altered = True
-                self.warn(
+                self.lacks(
                     "rows of the store were altered, so the time that it is a copy of is not known (see: pulsar-admin store check)"
                 )
-                self.problems(1)
         return self._as_of
 
     @property
@@ -205,8 +204,7 @@ class Running(Results):
         from pulsar_admin.broken import incomplete_text
 
         if text := incomplete_text(self._store):
-            self.warn(text)
-            self.problems(1)
+            self.lacks(text)
 
     def tell_incomplete_tables(self, reason: str) -> None:
         """Warn about tables exported from incomplete metadata (``reason``); the exit code becomes 1."""
@@ -214,8 +212,7 @@ class Running(Results):
             from pulsar_admin.broken import tables_text
 
             self._told_incomplete = True
-            self.warn(tables_text(reason))
-            self.problems(1)
+            self.lacks(tables_text(reason))
 
     def _tell_now(self) -> None:
         if self._from_now and self._store is not None:

@@ -107,9 +107,7 @@ def refusing_command(path: str, name: str) -> options.Command | None:
         (key for key in names if name in (key[len(path) + 1 :], *upstream_commands()[key].get("aliases", ()))), ""
     )
     need = need_of(found)
-    if need is None:
-        return None
-    return refusing(found, need)
+    return None if need is None else refusing(found, need)
 
 
 def _option(row: Json, helps: Mapping[str, str]) -> Decorator:

@@ -115,9 +115,13 @@ def _exported(
     lines = [f"{'would write' if done.dry_run else 'wrote'} to {clean_text(done.target)}: {what}"]
     lines += [f"  {owner}: {_counted(counts)}" for owner, counts in list(actions.items())[:_SHOWN]]
     lines += [f"  and {len(actions) - _SHOWN:,} more; -o json has all"] * (len(actions) > _SHOWN)
-    steps = ["run it again without --dry-run"] if done.dry_run else steps
-    lines += ["", "Next:", *(f"  {number}. {clean_text(typable(step))}" for number, step in enumerate(steps, 1))]
-    return "\n".join(lines) + "\n"
+    return "\n".join((*lines, *next_lines(steps, dry_run=done.dry_run))) + "\n"
+
+
+def next_lines(steps: Sequence[str], *, dry_run: bool) -> list[str]:
+    """Return the lines that say what to do after an export."""
+    steps = ["run it again without --dry-run"] if dry_run else steps
+    return ["", "Next:", *(f"  {number}. {clean_text(typable(step))}" for number, step in enumerate(steps, 1))]
 
 
 def _counted(actions: Counter[str]) -> str:

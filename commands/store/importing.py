@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pulsar_admin.columns import size_text
+from pulsar_admin.commands.store.export import next_lines
 from pulsar_admin.context import App, Result
 from pulsar_admin.options import MOMENT, command, flag, max_rate, together
 from pulsar_admin.store.db.environment import create_store
@@ -33,7 +34,6 @@ from pulsar_admin.store.errors import (
     Unsupported,
 )
 from pulsar_admin.store.wording import counted, listed
-from pulsar_admin.typable import typable
 from pulsar_admin.visible import clean_text
 
 if TYPE_CHECKING:
@@ -498,12 +498,8 @@ def _exported(done: BookieExportReport) -> Result:
     ]
     lines += [f"  {clean_text(row.directory)}: {counted(len(row.ledgers), 'ledger')}" for row in done.written]
     lines += [f"  {clean_text(row.path)}: {clean_text(row.was)} -> {clean_text(row.bookie)}" for row in done.cookies]
-    steps = (
-        ["run it again without --dry-run"]
-        if done.dry_run
-        else ["pulsar-admin store export zookeeper HOST:PORT", "start the bookies"]
-    )
-    lines += ["", "Next:", *(f"  {number}. {typable(step)}" for number, step in enumerate(steps, 1))]
+    steps = ("pulsar-admin store export zookeeper HOST:PORT", "start the bookies")
+    lines += next_lines(steps, dry_run=done.dry_run)
     return Result(done, terminal=lambda _: ["\n".join(lines) + "\n"])
 
 

@@ -131,11 +131,10 @@ def timeline(
         with app.scan(reader, scan_bytes(reader.txn, topics), "timeline"):
             timelines = list(timelines_of(app.session, topics, wanted))
     charts = _charts(timelines, usual)
-    for path in (png, svg):
-        if path is not None and charts:
-            from pulsar_admin.plot import save_chart
+    if charts:
+        from pulsar_admin.plot import save_charts
 
-            save_chart(path, charts, f"{_names(timelines)} ({zone_name()}, {timelines[0].clock} clock)")
+        save_charts((png, svg), charts, f"{_names(timelines)} ({zone_name()}, {timelines[0].clock} clock)")
     return Result(
         timelines[0] if len(timelines) == 1 else timelines,
         rows=({"topic": str(one.topic), **to_json(bucket)} for one in timelines for bucket in one.buckets),
