@@ -5,7 +5,7 @@ from typing import Any
 from pulsar_admin.context import App, Printed, Shown
 from pulsar_admin.jsonify import to_json
 from pulsar_admin.store import errors
-from pulsar_admin.store.codec.java import java_split, java_text
+from pulsar_admin.store.codec.java import java_record, java_split
 from pulsar_admin.upstream import mirrored
 
 _KEYS = {
@@ -49,6 +49,7 @@ _HELPS = {
     "all_": "Also every tenant, namespace and topic.",
 }
 _READS: Any = {"errors": [errors.ResourceNotFound, errors.MetadataCorrupt]}  # Any: keywords of click
+_SETS: Any = {"changes": True, "helps": _HELPS}
 
 
 def _given(options: dict[str, Any]) -> dict[str, Any]:  # Any: JSON values
@@ -77,9 +78,8 @@ def get(app: App, cluster: str) -> Shown:
 @mirrored(
     "clusters create",
     "west --url http://west:8080 --broker-url pulsar://west:6650 --dry-run",
-    changes=True,
-    helps=_HELPS,
     errors=[errors.InvalidValue, errors.AlreadyExists],
+    **_SETS,
 )
 def create(app: App, cluster: str, cluster_config_file: str | None, **options: object) -> None:
     """Add a cluster."""
@@ -89,22 +89,15 @@ def create(app: App, cluster: str, cluster_config_file: str | None, **options: o
 @mirrored(
     "clusters update",
     "standalone --url http://new:8080 --dry-run",
-    changes=True,
-    helps=_HELPS,
     errors=[errors.ResourceNotFound, errors.InvalidValue],
+    **_SETS,
 )
 def update(app: App, cluster: str, cluster_config_file: str | None, **options: object) -> None:
     """Replace the settings of a cluster: options that are not given are cleared, including its peers."""
     app.change(app.resources.cluster(cluster).update(_given(options), file=cluster_config_file or None))
 
 
-@mirrored(
-    "clusters delete",
-    "standalone --dry-run",
-    changes=True,
-    helps=_HELPS,
-    errors=[errors.ResourceNotFound, errors.Refused],
-)
+@mirrored("clusters delete", "standalone --dry-run", errors=[errors.ResourceNotFound, errors.Refused], **_SETS)
 def delete(app: App, cluster: str, all: bool) -> None:
     """Delete a cluster; tenants and namespaces may still name it."""
     app.change(app.resources.cluster(cluster).delete(everything=all))
@@ -122,9 +115,8 @@ def get_peer_clusters(app: App, cluster: str) -> Shown:
 @mirrored(
     "clusters update-peer-clusters",
     'standalone --peer-clusters "" --dry-run',
-    changes=True,
-    helps=_HELPS,
     errors=[errors.ResourceNotFound, errors.Refused],
+    **_SETS,
 )
 def update_peer_clusters(app: App, cluster: str, peer_clusters: str) -> None:
     """Set the peers of a cluster."""
@@ -140,9 +132,8 @@ def get_cluster_migration(app: App, cluster: str) -> Shown:
 @mirrored(
     "clusters update-cluster-migration",
     "standalone --migrated --broker-url pulsar://b --dry-run",
-    changes=True,
-    helps=_HELPS,
     errors=[errors.InvalidValue],
+    **_SETS,
 )
 def update_cluster_migration(app: App, cluster: str, migrated: bool, **options: str | None) -> None:
     """Set whether a cluster is migrated, and to where."""
@@ -157,7 +148,7 @@ def update_cluster_migration(app: App, cluster: str, migrated: bool, **options: 
 def list_failure_domains(app: App, cluster: str) -> Shown:
     """List the failure domains of a cluster with their brokers."""
     domains = app.resources.cluster(cluster).failure_domains()
-    return Printed(domains, as_map=lambda found: f"FailureDomainImpl(brokers={java_text(to_json(found.brokers))})")
+    return Printed(domains, as_map=lambda found: java_record("FailureDomainImpl", {"brokers": to_json(found.brokers)}))
 
 
 @mirrored("clusters get-failure-domain", elsewhere=["standalone --domain-name rack-1"], helps=_HELPS, **_READS)
@@ -166,11 +157,7 @@ def get_failure_domain(app: App, cluster: str, domain_name: str) -> Shown:
     return Printed(app.resources.cluster(cluster).failure_domain(domain_name))
 
 
-_DOMAIN: Any = {
-    "changes": True,
-    "helps": _HELPS,
-    "errors": [errors.ResourceNotFound, errors.Refused],
-}  # Any: keywords of click
+_DOMAIN: Any = {**_SETS, "errors": [errors.ResourceNotFound, errors.Refused]}  # Any: keywords of click
 _EXAMPLE = "standalone --domain-name rack-1 --broker-list broker-1:8080 --dry-run"
 
 

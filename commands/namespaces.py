@@ -190,16 +190,9 @@ _HELPS = {
     "migrated": "It is migrated; without this it is not.",
 }
 _READS: Any = {"helps": _HELPS, "errors": [errors.NamespaceNotFound, errors.MetadataCorrupt]}  # Any: keywords of click
-_SETS: Any = {
-    "helps": _HELPS,
-    "changes": True,
-    "errors": [errors.NamespaceNotFound, errors.InvalidValue, errors.MetadataCorrupt],
-}
-_PERMISSION: Any = {
-    "helps": _HELPS,
-    "changes": True,
-    "errors": [errors.NamespaceNotFound, errors.InvalidValue, errors.ResourceNotFound],
-}
+_CHANGES: Any = {"helps": _HELPS, "changes": True}
+_SETS: Any = {**_CHANGES, "errors": [errors.NamespaceNotFound, errors.InvalidValue, errors.MetadataCorrupt]}
+_PERMISSION: Any = {**_CHANGES, "errors": [errors.NamespaceNotFound, errors.InvalidValue, errors.ResourceNotFound]}
 
 
 # -- made, and their bundles ------------------------------------------------------------------------------------------
@@ -208,9 +201,8 @@ _PERMISSION: Any = {
 @mirrored(
     "namespaces create",
     "acme/new --bundles 8 --dry-run",
-    changes=True,
-    helps=_HELPS,
     errors=[errors.NamespaceNotFound, errors.AlreadyExists, errors.Refused, errors.InvalidValue],
+    **_CHANGES,
 )
 def create(app: App, namespace: NamespaceName, clusters: tuple[str, ...], bundles: int) -> None:
     """Create a namespace."""
@@ -233,11 +225,7 @@ def list_cluster(app: App, params: str) -> Shown:
 
 
 @mirrored(
-    "namespaces delete",
-    "acme/iot --force --dry-run",
-    changes=True,
-    helps=_HELPS,
-    errors=[errors.NamespaceNotFound, errors.Refused],
+    "namespaces delete", "acme/iot --force --dry-run", errors=[errors.NamespaceNotFound, errors.Refused], **_CHANGES
 )
 def delete(app: App, namespace: NamespaceName, force: bool) -> None:
     """Delete a namespace without topics; with --force also its topics, subscriptions, ledgers and schemas.
@@ -256,9 +244,8 @@ def show_bundles(app: App, namespace: NamespaceName) -> Shown:
 @mirrored(
     "namespaces split-bundle",
     "acme/iot --bundle-type LARGEST --dry-run",
-    changes=True,
-    helps=_HELPS,
     errors=[errors.NamespaceNotFound, errors.InvalidValue, errors.NeedsBroker],
+    **_CHANGES,
 )
 def split_bundle(
     app: App,

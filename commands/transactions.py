@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from pulsar_admin.context import App, Printed, Shown
 from pulsar_admin.jsonify import to_json
 from pulsar_admin.store import errors
-from pulsar_admin.store.codec.java import in_hash_map_order
+from pulsar_admin.store.codec.java import in_hash_map_order, java_record
 from pulsar_admin.store.names import parse_topic
 from pulsar_admin.upstream import mirrored
 
@@ -62,8 +62,7 @@ def coordinator_stats(app: App, coordinator_id: int | None) -> Shown:
     found = _transactions(app).stats(coordinator_id)
     if coordinator_id is not None:
         return Printed(found[str(coordinator_id)])
-    else:
-        return Printed(found, as_map=lambda stats: _java("TransactionCoordinatorStats", to_json(stats)))
+    return Printed(found, as_map=lambda stats: java_record("TransactionCoordinatorStats", to_json(stats)))
 
 
 @mirrored(
@@ -203,33 +202,21 @@ def _log(found: LogStats) -> dict[str, Any]:  # Any: JSON
     return shown
 
 
-def _java(name: str, fields: dict[str, Any]) -> str:  # Any: JSON
-    """Return what ``toString`` of a Java record ``name`` gives."""
-    return f"{name}({', '.join(f'{key}={value}' for key, value in fields.items())})"
-
-
-def _java_map(found: dict[str, str]) -> str:
-    return "{" + ", ".join(f"{key}={value}" for key, value in found.items()) + "}"
-
-
 def _java_metadata(value: dict[str, Any]) -> str:  # Any: JSON
     produced = {
-        topic: _java(
-            "TransactionInBufferStats",
-            {"startPosition": one.get("startPosition", "null"), "aborted": str(one["aborted"]).lower()},
+        topic: java_record(
+            "TransactionInBufferStats", {"startPosition": one.get("startPosition"), "aborted": one["aborted"]}
         )
         for topic, one in value["producedPartitions"].items()
     }
     acked = {
-        topic: _java_map(
-            {
-                sub: _java(
-                    "TransactionInPendingAckStats", {"cumulativeAckPosition": one.get("cumulativeAckPosition", "null")}
-                )
-                for sub, one in subs.items()
-            }
-        )
+        topic: {
+            sub: java_record(
+                "TransactionInPendingAckStats", {"cumulativeAckPosition": one.get("cumulativeAckPosition")}
+            )
+            for sub, one in subs.items()
+        }
         for topic, subs in value["ackedPartitions"].items()
     }
-    fields = {**value, "producedPartitions": _java_map(produced), "ackedPartitions": _java_map(acked), "owner": "null"}
-    return _java("TransactionMetadata", fields)
+    fields = {**value, "producedPartitions": produced, "ackedPartitions": acked, "owner": None}
+    return java_record("TransactionMetadata", fields)

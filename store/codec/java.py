@@ -35,3 +35,8 @@ def java_text(value: Any) -> str:  # Any: a JSON value
     if value is None or isinstance(value, bool):
         return str(value).lower() if value is not None else "null"
     return str(value)
+
+
+def java_record(name: str, fields: Mapping[str, Any]) -> str:  # Any: JSON values
+    """Return what the toString of a Java object of class ``name`` writes."""
+    return f"{name}({java_text(dict(fields))[1:-1]})"

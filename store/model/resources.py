@@ -17,7 +17,7 @@ from typing import Any, Generic, TypeVar
 from msgspec import Struct, ValidationError, convert, field
 from msgspec.structs import fields
 
-from pulsar_admin.store.codec.java import hash_order, in_hash_map_order, java_text
+from pulsar_admin.store.codec.java import hash_order, in_hash_map_order, java_record
 from pulsar_admin.store.codec.ledgermetadata import COOKIES
 from pulsar_admin.store.codec.policies import JsonObject, decode_json_object
 from pulsar_admin.store.db.environment import Txn
@@ -630,11 +630,10 @@ def broker_isolation(txn: Txn, cluster: str, broker: str) -> JsonObject:
 def isolation_text(policy: JsonObject) -> str:
     """Return an isolation policy as its toString writes it."""
     failover = policy.get("auto_failover_policy") or {}
-    inner = f"policyType={java_text(failover.get('policy_type'))}, parameters={java_text(failover.get('parameters'))}"
-    lists = ", ".join(f"{key}={java_text(policy.get(key))}" for key in ("namespaces", "primary", "secondary"))
-    scope = java_text(policy.get("unload_scope"))
-    data = f"autoFailoverPolicy=AutoFailoverPolicyDataImpl({inner}), unloadScope={scope}"
-    return f"NamespaceIsolationDataImpl({lists}, {data})"
+    parts = {"policyType": failover.get("policy_type"), "parameters": failover.get("parameters")}
+    shown = {key: policy.get(key) for key in ("namespaces", "primary", "secondary")}
+    shown["autoFailoverPolicy"] = java_record("AutoFailoverPolicyDataImpl", parts)
+    return java_record("NamespaceIsolationDataImpl", {**shown, "unloadScope": policy.get("unload_scope")})
 
 
 def is_expression(text: str) -> bool:
