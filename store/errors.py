@@ -240,6 +240,11 @@ def check_one(**given: object) -> None:
         raise InvalidValue(f"give exactly one of {', '.join(given)}")
 
 
+def stale(what: str, planned: str) -> StalePlan:
+    """Return the error that ``what`` changed since something was ``planned``: this is then planned again by the same command."""
+    return StalePlan(f"{what} changed since {planned} was planned", hint="run the command again")
+
+
 def brief(text: object) -> str:
     """Return what another program's error says, on one line and not at any length."""
     return " ".join(str(text).split())[:300]

@@ -71,6 +71,13 @@ def _encoded(path: str) -> bytes:
         raise InvalidValue(f"{path!r} is not Unicode", hint="metadata paths are UTF-8", value=path) from error
 
 
+def iter_upwards(path: str) -> Iterator[str]:
+    """Yield a path and its ancestors, without the root."""
+    while path:
+        yield path
+        path = path.rpartition("/")[0]
+
+
 def encode_node(node: Node) -> bytes:
     """Return the row of a node (its key is ``tree_key(node.path)``)."""
     raw = node.path.encode()

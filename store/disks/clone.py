@@ -41,7 +41,7 @@ from pulsar_admin.store.db.environment import Store, Txn
 from pulsar_admin.store.db.own_ledgers import RESERVED_GAP, largest_ledger_id
 from pulsar_admin.store.db.owners import find_owners
 from pulsar_admin.store.db.tree import Node, find_node, iter_nodes
-from pulsar_admin.store.errors import InvalidValue, MetadataCorrupt, Refused, StalePlan, StoreError
+from pulsar_admin.store.errors import InvalidValue, MetadataCorrupt, Refused, StoreError, stale
 from pulsar_admin.store.files import check_new, create_directory, create_file, new_directory
 from pulsar_admin.store.model.ledgers import Ledger, find_metadata, iter_blocks, read_ledger, sorted_ledger_ids
 from pulsar_admin.store.model.topics import iter_topics, select_topics
@@ -343,7 +343,7 @@ def apply_clone(store: Store, plan: ClonePlan, now_ms: int) -> CloneReport:
     """Write a planned clone, completely or not at all, and return its report. Raises StalePlan, DiskFull, SourceChanged."""
     with store.read() as txn, EntryFiles(store, txn) as files, new_directory(plan.target) as root:
         if txn.id != plan.txn_id:
-            raise StalePlan(f"{store.path} changed since the clone was planned", hint="run the command again")
+            raise stale(f"{store.path}", "the clone")
         create_directory(root)
         create_directory(root / "bookkeeper")
         current = root / "bookkeeper" / "current"

@@ -619,7 +619,7 @@ def apply_reclaim(plan: ReclaimPlan, scratch: Path | None, advance: Advance, tel
                 locks.enter_context(lock_database(database))
         # A bookie that ran since the plan may have moved entries or deleted logs that the plan still counts on.
         if [read_state(storage) for storage in storages] != [forecast.state for forecast in plan.storages]:
-            raise errors.StalePlan("the bookie's disks changed since this was planned", hint="run the command again")
+            raise errors.stale("the bookie's disks", "this")
         before = sum(map(_taken_bytes, storages))
         for forecast in plan.storages:
             _Reclaim(forecast, scratch, advance, tell, result).run()

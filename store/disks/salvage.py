@@ -864,9 +864,7 @@ def apply_salvage(store: Store, plan: SalvagePlan) -> SalvageReport:
                 plan.kept.append(kept)
         # Compared under the locks: a bookie that ran since the plan may have written or deleted what the plan counts on.
         if files_of(plan.bookie) != plan.files:
-            raise errors.StalePlan(
-                f"bookie {plan.bookie.name} changed since the salvage was planned", hint="run the command again"
-            )
+            raise errors.stale(f"bookie {plan.bookie.name}", "the salvage")
         parts = [part for part in plan.storages if part.databases]
         with store.read() as txn, EntryFiles(store, txn) as files:
             digests = LedgerDigests.of(read_listed(txn, plan.bookie.bookie_id).digests)

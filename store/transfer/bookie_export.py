@@ -24,7 +24,7 @@ from pulsar_admin.store.db.environment import Store, Txn
 from pulsar_admin.store.db.own_ledgers import find_placed, put_placed
 from pulsar_admin.store.db.owners import find_owners
 from pulsar_admin.store.db.tree import find_node, read_node
-from pulsar_admin.store.errors import InvalidValue, NotFound, Refused, StalePlan
+from pulsar_admin.store.errors import InvalidValue, NotFound, Refused, stale
 from pulsar_admin.store.files import read_file, replace_like
 from pulsar_admin.store.model.ledgers import Ledger, find_metadata, iter_ledger_ids, read_ledger
 from pulsar_admin.store.model.topics import read_topic
@@ -249,9 +249,7 @@ def apply_bookie_export(store: Store, plan: BookieExportPlan, now_ms: int) -> Bo
             for database in write.storage.databases:
                 locks.enter_context(lock_database(database))
         if _plan(store, plan.given, now_ms).writes != plan.writes:
-            raise StalePlan(
-                f"{store.path} or a bookie changed since the export was planned", hint="run the command again"
-            )
+            raise stale(f"{store.path} or a bookie", "the export")
         with store.read() as txn, EntryFiles(store, txn) as files:
             for write in plan.writes:
                 write_to_storage(files, txn, write.ledger_ids, write.storage)

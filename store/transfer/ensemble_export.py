@@ -21,8 +21,8 @@ from pulsar_admin.store.db.audit_log import append_change
 from pulsar_admin.store.db.environment import Store, Txn
 from pulsar_admin.store.db.ledger_ids import put_next_ledger_id
 from pulsar_admin.store.db.owners import find_owners
-from pulsar_admin.store.db.tree import Node, find_node, put_imported
-from pulsar_admin.store.errors import LimitExceeded, MetadataCorrupt, Refused, StalePlan
+from pulsar_admin.store.db.tree import Node, find_node, iter_upwards, put_imported
+from pulsar_admin.store.errors import LimitExceeded, MetadataCorrupt, Refused, StalePlan, stale
 from pulsar_admin.store.model.resources import Bundle, local_policies_path, topic_hash
 from pulsar_admin.store.names import NamespaceName, TopicName, parse_owner, topic_of_path
 from pulsar_admin.store.sources import ensemble
@@ -251,13 +251,8 @@ def _bundle_paths(session: ensemble.Session, namespace: NamespaceName, topics: l
 
 
 def _absent_parents(session: ensemble.Session, created: set[str]) -> Iterator[str]:
-    wanted = {parent for path in created for parent in _parents(path)} - created
+    wanted = {parent for path in created for parent in iter_upwards(path)} - created
     yield from sorted(wanted - session.find_nodes(wanted).keys())
-
-
-def _parents(path: str) -> Iterator[str]:
-    while path := path.rpartition("/")[0]:
-        yield path
 
 
 def _writes(plan: EnsemblePlan) -> list[ensemble.Write]:
@@ -300,9 +295,7 @@ def run_ensemble_export(store: Store, plan: EnsemblePlan, login: ensemble.Client
         current = replace(_plan(store, session, plan.limit_bytes), next_ledger_id=plan.next_ledger_id)
         # Nodes without a value above others come and go: ZooKeeper deletes containers when they are empty.
         if replace(current, holds=plan.holds, parents=plan.parents, size_bytes=plan.size_bytes) != plan:
-            raise StalePlan(
-                f"{store.path} or {plan.address} changed since the export was planned", hint="run the command again"
-            )
+            raise stale(f"{store.path} or {plan.address}", "the export")
         plan = current
         zxid = _commit(store, session, plan) if plan.nodes else None
         live = session.find_nodes(node.path for node in plan.nodes)

@@ -25,7 +25,7 @@ from pulsar_admin.store.db.files import FileMode, find_log
 from pulsar_admin.store.db.ledger_ids import put_next_ledger_id
 from pulsar_admin.store.db.own_ledgers import SEQUENCE_KEY, OwnLedgers, find_own_ledgers, find_placed, put_own_ledgers
 from pulsar_admin.store.db.tree import Node, decode_node, find_imported, find_node, put_imported, tree_key
-from pulsar_admin.store.errors import MetadataCorrupt, Refused, SourceNotFound, StalePlan, Unsupported
+from pulsar_admin.store.errors import MetadataCorrupt, Refused, SourceNotFound, StalePlan, Unsupported, stale
 from pulsar_admin.store.files import check_copyable, check_may_write_for, check_new, copy_tree, new_directory
 from pulsar_admin.store.model.ledgers import find_metadata, iter_blocks
 from pulsar_admin.store.model.publish_times import Form, annotated_value
@@ -371,10 +371,7 @@ def run_export(store: Store, plan: ExportPlan, now_ms: int) -> ExportReport:
 
 def _check_current(store: Store, plan: ExportPlan) -> None:
     if _plan(store, plan) != plan:
-        raise StalePlan(
-            f"{store.path} or {plan.target if plan.in_place else plan.source} changed since the export was planned",
-            hint="run the command again",
-        )
+        raise stale(f"{store.path} or {plan.target if plan.in_place else plan.source}", "the export")
 
 
 def _apply_to(store: Store, plan: ExportPlan, root: Path) -> None:

@@ -19,7 +19,7 @@ from pulsar_admin.store.db.environment import Store, Txn
 from pulsar_admin.store.db.files import Damage, iter_metadata_damage
 from pulsar_admin.store.db.ledger_ids import NextLedgerId
 from pulsar_admin.store.db.own_ledgers import RESERVED_GAP, find_own_ledgers, largest_ledger_id
-from pulsar_admin.store.db.tree import Node, decode_node, find_node
+from pulsar_admin.store.db.tree import Node, decode_node, find_node, iter_upwards
 from pulsar_admin.store.errors import MetadataCorrupt, Refused, SourceNotFound, Unsupported
 from pulsar_admin.store.files import check_new, create_directory, create_file, new_directory
 from pulsar_admin.store.sources.cluster import read_stored_layout
@@ -193,7 +193,7 @@ def _snapshot_nodes(txn: Txn, children: Counter[str], plan: SnapshotPlan) -> Ite
 
 def _iter_nodes(txn: Txn, roots: Roots, outside: Sequence[Node]) -> Iterator[tuple[str, Node | None]]:
     """Yield every whole path after its parent, with its node; None: it does not exist, but ZooKeeper needs one."""
-    above = {*_parents(roots.chroot), *_parents(roots.ledgers if roots.is_apart else "")} - {roots.ledgers}
+    above = {*iter_upwards(roots.chroot), *iter_upwards(roots.ledgers if roots.is_apart else "")} - {roots.ledgers}
     around: dict[str, Node | None] = dict.fromkeys((*_ROOTS, *above) if roots.chroot else ("", *above))
     around |= {node.path: node for node in outside}
     yield from sorted(around.items())
@@ -202,13 +202,6 @@ def _iter_nodes(txn: Txn, roots: Roots, outside: Sequence[Node]) -> Iterator[tup
         yield from ((roots.outer(inner), node) for inner, node in tree.with_parents(path))
     for one in tree.nodes():
         yield from ((roots.outer(inner), node) for inner, node in tree.with_parents(one.path, one))
-
-
-def _parents(path: str) -> Iterator[str]:
-    """Yield a path and its ancestors, without the root."""
-    while path:
-        yield path
-        path = path.rpartition("/")[0]
 
 
 class _Tree:
