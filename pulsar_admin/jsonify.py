@@ -40,6 +40,13 @@ def position_json(position: Position, partition_index: int = -1) -> dict[str, in
     return value
 
 
+def redacted_json(record: object) -> Any:  # Any: JSON values
+    """Return what ``redact_metadata`` leaves of a record."""
+    from pulsar_admin.store.model.redaction import redact_metadata
+
+    return redact_metadata(to_json(record))
+
+
 def _no_answer(kind: type) -> InvalidValue:
     return InvalidValue(
         f"a {kind.__name__} is not an answer",

@@ -896,7 +896,8 @@ BOUNDS: dict[str, list[tuple[Any, object]]] = {
     "store.sources.zookeeper:LogOrder.take": [
         ((N(last=5, bad=None), None, N(zxid=zxid)), answer)
         for zxid, answer in ((5, None), (6, None), (8, Gap(None, 5, 8, 2, None)))],
-    "commands.compaction.last_id:_text": [(((1, 2, 0),), "1:2:0"), (((1, 2, -1),), "1:2")],
+    "commands.compaction.last_id:_text": [
+        (({"ledgerId": 1, "entryId": 2, "batchIndex": index},), text) for index, text in ((0, "1:2:0"), (-1, "1:2"))],
     "commands.nacks:_tell_floor": [
         ((N(warn=len), delay_ms), 0 < delay_ms < 100) for delay_ms in (0, 1, 99, 100)],
     "commands.overview:_ago": [

@@ -10,15 +10,15 @@ from pulsar_admin.context import App, Result
 from pulsar_admin.jsonify import position_json
 from pulsar_admin.options import TopicSelection, command, flag, topics_argument
 from pulsar_admin.store.errors import EntryCorrupt, MetadataCorrupt, TopicNotFound
+from pulsar_admin.store.names import Position
 
 if TYPE_CHECKING:
     from pulsar_admin.api.topics import Topic
     from pulsar_admin.store.compaction.last_id import LastId
-    from pulsar_admin.store.names import Position
 
 _LAST_ID_COLUMNS = (
     Column("TOPIC", "topic"),
-    Column("POSITION", lambda row: _text((row["ledgerId"], row["entryId"], row["batchIndex"]))),
+    Column("POSITION", lambda row: _text(row)),
     Column("PUBLISHED", lambda row: row["publishTime"] or None, "time"),
     Column("RULE", "rule"),
 )
@@ -82,7 +82,7 @@ def _ids(position: Position) -> dict[str, int]:
 
 
 def _render_last_id(document: Any) -> str:  # Any: the JSON of ``_document``
-    place = _text((document["ledgerId"], document["entryId"], document["batchIndex"]))
+    place = _text(document)
     when = f", published {time_text(document['publishTime'])}" if document["publishTime"] else ""
     lines = [f"{document['topic']}: {place}{when} ({document['rule']})"]
     if "rejected" not in document:
@@ -94,10 +94,9 @@ def _render_last_id(document: Any) -> str:  # Any: the JSON of ``_document``
         f"{document['verified']} verified"
     )
     for row in document["rejected"]:
-        lines.append(f"  not {_text((row['ledgerId'], row['entryId'], row['batchIndex']))}: {row['why']}")
+        lines.append(f"  not {_text(row)}: {row['why']}")
     return "\n".join(lines)
 
 
-def _text(place: tuple[int, int, int]) -> str:
-    ledger_id, entry_id, batch_index = place
-    return f"{ledger_id}:{entry_id}" + (f":{batch_index}" if batch_index >= 0 else "")
+def _text(ids: Any) -> str:  # Any: JSON
+    return str(Position(ids["ledgerId"], ids["entryId"], ids["batchIndex"]))

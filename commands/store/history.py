@@ -11,6 +11,7 @@ import click
 
 from pulsar_admin.columns import Column
 from pulsar_admin.context import App, Result, Shown
+from pulsar_admin.jsonify import redacted_json
 from pulsar_admin.numbers import whole
 from pulsar_admin.options import TopicSelection, choice_option, command, flag, redact_properties_option, topics_argument
 from pulsar_admin.store import errors
@@ -49,14 +50,7 @@ def log(app: App, changes: tuple[int, ...], steps: bool, redact: bool) -> Result
     if redact and steps:
         raise click.UsageError("--redact: --steps are exact bytes")
     rows = (_row(change, steps) for change in app.api.change_log(*changes))
-    return Result(rows=map(_hidden, rows) if redact else rows, columns=_COLUMNS)
-
-
-def _hidden(row: dict[str, Any]) -> Any:  # Any: JSON
-    from pulsar_admin.jsonify import to_json
-    from pulsar_admin.store.model.redaction import redact_metadata
-
-    return redact_metadata(to_json(row))
+    return Result(rows=map(redacted_json, rows) if redact else rows, columns=_COLUMNS)
 
 
 def _row(change: Change, steps: bool) -> dict[str, Any]:  # Any: JSON

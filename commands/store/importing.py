@@ -220,12 +220,9 @@ def render_refresh(result: object) -> str:
     value = to_json(result)
     lines = [f"{word:<10}{path}" for word, key in _WHAT for path in value.get(key, ())]
     lines += [
-        f"{'LOST':<10}{path}: {counted(count, 'entry is', 'entries are')} in no other file"
-        for path, count in value["lost"].items()
-    ]
-    lines += [
-        f"{'gone':<10}{path}: {counted(count, 'entry is', 'entries are')} also in other files"
-        for path, count in value["elsewhere"].items()
+        f"{word:<10}{path}: {counted(count, 'entry is', 'entries are')} {where}"
+        for word, key, where in (("LOST", "lost", "in no other file"), ("gone", "elsewhere", "also in other files"))
+        for path, count in value[key].items()
     ]
     if value.get("dryRun"):
         lines.append(f"dry run, nothing was written: {value['bytes']:,} bytes to read")

@@ -9,7 +9,7 @@ import click
 
 from pulsar_admin.columns import Column, render_cell
 from pulsar_admin.context import App, Bytes, Lines, Result, Shown
-from pulsar_admin.jsonify import to_json
+from pulsar_admin.jsonify import redacted_json, to_json
 from pulsar_admin.numbers import whole
 from pulsar_admin.options import command, flag, redact_properties_option
 from pulsar_admin.store.db.bookies import decode_bookie
@@ -211,13 +211,7 @@ def cat(app: App, path: str, form: str | None, redact: bool) -> Shown:
         return Bytes(api.node(path).value)
     if form == "hex":
         return Result(api.node(path).value.hex())
-    return Result(_hidden(api.decoded(path)) if redact else api.decoded(path))
-
-
-def _hidden(document: Mapping[str, Any]) -> Any:  # Any: JSON
-    from pulsar_admin.store.model.redaction import redact_metadata
-
-    return redact_metadata(to_json(document))
+    return Result(redacted_json(api.decoded(path)) if redact else api.decoded(path))
 
 
 # -- owner ------------------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pulsar_admin.columns import Column
 from pulsar_admin.context import App, Result
-from pulsar_admin.jsonify import to_json
+from pulsar_admin.jsonify import redacted_json, to_json
 from pulsar_admin.options import TopicSelection
 from pulsar_admin.store.errors import StoreError
 from pulsar_admin.store.model import topics
@@ -156,9 +156,7 @@ def answers_of(
     ``redact``: what ``store.model.redaction.redact_metadata`` leaves of them.
     """
     if redact:
-        from pulsar_admin.store.model.redaction import redact_metadata
-
-        answers = [(name, redact_metadata(to_json(value))) for name, value in answers]
+        answers = [(name, redacted_json(value)) for name, value in answers]
     rows = ({"topic": str(name), **_members(value)} for name, value in answers)
     columns = (TOPIC_COLUMN, *columns) if columns else ()
     if several:

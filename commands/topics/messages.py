@@ -1,6 +1,7 @@
 """Messages: ``topics read``, ``search``, ``last-message-id``, ``get-message-by-id``, ``examine-messages``, ``peek-messages``."""
 
 from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from itertools import chain, count, islice
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from msgspec.structs import replace
 
 from pulsar_admin.api.messages import Messages, messages_of
 from pulsar_admin.columns import Column
-from pulsar_admin.commands.topics.answers import answer, choose
+from pulsar_admin.commands.topics.answers import ChosenTopics, answer, choose
 from pulsar_admin.commands.topics.printout import (
     FULL,
     SEPARATOR,
@@ -45,6 +46,7 @@ from pulsar_admin.options import (
 from pulsar_admin.store import errors
 from pulsar_admin.store.dump.messages import MessageQuery
 from pulsar_admin.store.model.messages import find_topic_of, nth_position, redacted
+from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.schemas import PathTest, parse_path_test
 from pulsar_admin.store.model.topics import read_topic, scan_bytes
 from pulsar_admin.store.names import Position
@@ -107,13 +109,19 @@ def get_message_by_id(
     """
     position = Position(ledger_id, entry_id)
     query = _query(app, options, entry=lambda topic: position)
-    with app.session.reader() as reader:
-        open_with(reader, options.private_keys)
-        names = choose(app, reader.txn, selection).names
-        topic = find_topic_of(app.each(names, lambda name: read_topic(reader.txn, name)), position)
+    with _chosen(app, selection, options) as (reader, chosen):
+        topic = find_topic_of(app.each(chosen.names, lambda name: read_topic(reader.txn, name)), position)
         messages = messages_of(app.session, lambda txn: (topic,), query)
         yield from _shown(messages, _Style(False, options.value, _printing(app, options, redelivery=True)), one=True)
     app.report(messages.problems)
+
+
+@contextmanager
+def _chosen(app: App, selection: TopicSelection, options: MessageOptions) -> Iterator[tuple[EntryReader, ChosenTopics]]:
+    """Choose the topics meant, and open what reads them with the private keys given."""
+    with app.session.reader() as reader:
+        open_with(reader, options.private_keys)
+        yield reader, choose(app, reader.txn, selection)
 
 
 def _query(app: App, options: MessageOptions, **wanted: Any) -> MessageQuery:  # Any: fields of MessageQuery
@@ -147,9 +155,7 @@ def examine_messages(
 ) -> Iterator[Shown]:
     """Show the n-th entry of a topic from its beginning or its end."""
     query = _query(app, options, entry=lambda topic: nth_position(topic, number, from_end=origin == "latest"))
-    with app.session.reader() as reader:
-        open_with(reader, options.private_keys)
-        chosen = choose(app, reader.txn, selection)
+    with _chosen(app, selection, options) as (_, chosen):
         found = messages_of(app.session, lambda txn: chosen.names, query)
         yield from _shown(found, _Style(chosen.several, options.value, _printing(app, options)))
     app.report(found.problems)
@@ -227,9 +233,7 @@ def peek_messages(app: App, selection: TopicSelection, subscription: str, option
     """
     wanted = {"limit": options.count, "uncommitted": options.isolation != _COMMITTED, "markers": options.markers}
     query = _query(app, options, subscription=subscription, **wanted)
-    with app.session.reader() as reader:
-        open_with(reader, options.private_keys)
-        chosen = choose(app, reader.txn, selection)
+    with _chosen(app, selection, options) as (reader, chosen):
         messages = messages_of(app.session, lambda txn: chosen.names, query)
         style = _Style(chosen.several, options.value, _printing(app, options, markers=options.markers))
         if not (yield from _shown(messages, style)):
@@ -299,9 +303,7 @@ def read(
     query = MessageQuery(
         window, limit=options.limit, each=True, uncommitted=options.uncommitted, lenient=not options.value
     )
-    with app.session.reader() as reader:
-        open_with(reader, options.private_keys)
-        chosen = choose(app, reader.txn, selection)
+    with _chosen(app, selection, options) as (reader, chosen):
         seen = seen_columns(reader, chosen.names, value=options.value) if is_read(app, options) else None
         columns = message_columns(payload=options.payload, value=options.value, markers=options.markers, seen=seen)
         query = replace(query, columns=columns)
@@ -395,9 +397,7 @@ def search(
     Exit code 5 if nothing is found.
     """
     query = _search_query(app, options, bounds)
-    with app.session.reader() as reader:
-        open_with(reader, options.private_keys)
-        chosen = choose(app, reader.txn, selection)
+    with _chosen(app, selection, options) as (reader, chosen):
         value = options.value or (query.match is not None and query.match.needs_value)
         seen = seen_columns(reader, chosen.names, value=value) if is_read(app, options) else None
         query = replace(

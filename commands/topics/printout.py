@@ -22,7 +22,7 @@ from pulsar_admin.store.errors import StoreError
 from pulsar_admin.store.model.messages import Decoded, Message, MessageRow, marker_name, redacted
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.redaction import redact, redact_value
-from pulsar_admin.store.names import TopicName
+from pulsar_admin.store.names import Position, TopicName
 from pulsar_admin.store.wording import camel_case
 from pulsar_admin.visible import clean_text
 
@@ -42,8 +42,7 @@ _LAST = 1000
 
 
 def _position(row: object) -> str:
-    ledger_id, entry_id, batch_index = (getattr(row, name) for name in ("ledger_id", "entry_id", "batch_index"))
-    return f"{ledger_id}:{entry_id}" + (f":{batch_index}" if batch_index >= 0 else "")
+    return str(Position(*(getattr(row, name) for name in ("ledger_id", "entry_id", "batch_index"))))
 
 
 SHORT = (
