@@ -11,7 +11,7 @@ from functools import partial
 from hashlib import sha256
 from importlib import import_module
 from io import BytesIO
-from itertools import chain, combinations, product
+from itertools import chain, combinations, cycle, product
 from operator import attrgetter
 from pathlib import Path
 from types import SimpleNamespace
@@ -39,6 +39,7 @@ from pulsar_admin.store.changes.resets import ToTime
 from pulsar_admin.store.changes.subscriptions import own_ledgers
 from pulsar_admin.store.changes.topics import plan_topic
 from pulsar_admin.store.codec import entrylog, journal, offload, sequencefile
+from pulsar_admin.store.codec import transactions as codec_txn
 from pulsar_admin.store.codec.avro import VALUES_PER_BYTE
 from pulsar_admin.store.codec.buffer import Reader
 from pulsar_admin.store.codec.claims import COMPACTED_COMPONENT, SCHEMA_KEY, TOPIC_KEY
@@ -141,7 +142,7 @@ from pulsar_admin.store.kernels.producers import number_spans
 from pulsar_admin.store.kernels.slots import SLOT
 from pulsar_admin.store.model.broken import NO_METADATA
 from pulsar_admin.store.model.broken_beside import find_lost_events
-from pulsar_admin.store.model.coverage import Stripe
+from pulsar_admin.store.model.coverage import Shortfalls, Stripe
 from pulsar_admin.store.model.cursors import DEDUP_CURSOR, CursorSource, read_cursor
 from pulsar_admin.store.model.ledgers import WholeLedger, sorted_ledger_ids
 from pulsar_admin.store.model.publish_times import PublishTimes
@@ -156,6 +157,7 @@ from pulsar_admin.store.model.resources import (
     resource_group_path,
 )
 from pulsar_admin.store.model.topics import PARTITIONS_MAX, iter_partitioned, read_topic
+from pulsar_admin.store.model.transactions import Coordinator, OpenTransaction, SegmentStates
 from pulsar_admin.store.nacks.tracker import NegativeAcksTracker
 from pulsar_admin.store.names import EARLIEST, EVENTS, SEGMENT, FileKind, NamespaceName, TopicName, parse_topic
 from pulsar_admin.store.policies.rules import TOPIC_POLICIES
@@ -174,13 +176,16 @@ from pulsar_admin.store.reports.log_files import LogVerdict, _verify_map
 from pulsar_admin.store.reports.shell import Selection
 from pulsar_admin.store.reports.verify import EntryRow
 from pulsar_admin.store.rules import index as index_rules
+from pulsar_admin.store.rules import nodes as node_rules
 from pulsar_admin.store.rules.finding import Finding, Severity
 from pulsar_admin.store.rules.judging import weight
+from pulsar_admin.store.rules.rule import Evidence
 from pulsar_admin.store.scan import ledgers_map, typed_values
 from pulsar_admin.store.scan.ledgers_map import FalseMap
 from pulsar_admin.store.scan.operations import PlainFiles
 from pulsar_admin.store.scan.sources import ListedObject, list_prefix
 from pulsar_admin.store.search.doubts import Doubt
+from pulsar_admin.store.search.explain import Neighbour
 from pulsar_admin.store.sources import log_files
 from pulsar_admin.store.sources.cluster import open_metadata
 from pulsar_admin.store.sources.ensemble import Address, Client, LiveEnsemble, Session, parse_address
@@ -476,7 +481,10 @@ BOUNDS: dict[str, list[tuple[Any, object]]] = {
     "store.search.broker:BrokerSearch._expire_whole_ledgers": [
         ((N(broker=N(rules=N(expires_whole_ledgers=True)), _closed_ms=lambda one: 100,
             topic=N(ledgers=[N(ledger_id=1, entries=3)], last_confirmed=Position(9, 9))), Position(1, 0), limit), answer)
-        for limit, answer in ((100, Position(1, 0)), (101, Position(1, 2)))],
+        for limit, answer in ((100, Position(1, 0)), (101, Position(1, 2)))] + [
+        ((N(broker=N(rules=N(expires_whole_ledgers=True)), _closed_ms=lambda one: 200 if one.ledger_id == 2 else 100,
+            topic=N(ledgers=[N(ledger_id=number, entries=3) for number in range(4)], last_confirmed=Position(9, 9))), Position(1, 0), 150),
+         Position(1, 2))],
     "table_layout:fold": [
         (("ab cd", 2, len), ["ab", "cd"]), (("abc", 3, len), ["abc"]), (("a-b c", 3, len), ["a-b", "c"]),
         (("a b c", 3, len), ["a b", "c"]), (("abcd", 3, len), ["abc", "d"])],
@@ -1563,6 +1571,18 @@ def _by(answers: dict[Any, Any]) -> Any:
     return answer
 
 
+def _in_turn(*answers: Any) -> Any:
+    """A function that gives, or raises, one answer after the other, and then again."""
+    turn = cycle(answers)
+
+    def answer(*given: Any) -> Any:
+        if isinstance(found := next(turn), Exception):
+            raise found
+        return found
+
+    return answer
+
+
 class Taken(list[str]):
     """Places of one file."""
 
@@ -1580,6 +1600,21 @@ DAMAGED, GONE = MetadataCorrupt("it is damaged"), TopicNotFound("none")
 A, B, C = (parse_topic(f"a/b/{name}") for name in "abc")
 PLACES_IN_TURN = [Position(1, 5), Position(1, 4), Position(1, 6)]
 OF_A_NEWER = TopicName(A.namespace, "x", "newer")
+ACTIVE, LEGACY = N(is_legacy=False, is_active=True, state="ACTIVE"), N(is_legacy=True, segment_id=3)
+QUOTAS = [
+    N(
+        is_reached=cursor == "t",
+        is_size=True,
+        closed_ms=None,
+        used=5,
+        limit=4,
+        slowest=cursor,
+        kind="k",
+        source="s",
+        quota=N(policy="p", limit_size_bytes=4, limit_time_seconds=-1),
+    )
+    for cursor in "st"
+]
 CHUNK_0 = N(metadata=N(uuid="u", chunk_id=0))
 GONE_SCAN = N(plan=_Unreadable(SourceChanged("gone")).plan, missing=None)
 HERE_SCAN = N(plan=lambda cut: ["piece"], pieces=[], take=lambda piece, table: [(N(bytes=5), "runs")], missing=None)
@@ -1596,7 +1631,8 @@ GOES_ON: dict[str, list[tuple[dict[str, Any], Any, object]]] = {
     "store.recovery.rolling:_read_world": [
         ({"iter_topics": lambda txn: [A, B], "read_topic": _by({A: DAMAGED, B: N(ids=[5])}), "iter_indexed_ids": list,
           "read_evidence": lambda *of: [], "newest_known": lambda txn: 0, "find_chains": lambda evidence, known, cluster: known},
-         (N(reader=N(txn=()), cluster=""), passed := N(passed_over={}, data={})), rolling._World({}, {5: str(B)}, passed, 0))],  # type: ignore[arg-type]
+         (N(reader=N(txn=()), cluster=""), passed := N(passed_over={}, data={})), rolling._World({}, {5: str(B)}, passed, 0))],
+            # type: ignore[arg-type]
     "store.recovery.from_ledgers:_cursor": [
         ({"_earlier_cursor": lambda *of: N(info=N(is_in_ledger=False), state="then", value=b"v")},
          (N(earlier_value=lambda path: b"" if path.endswith("L0009") else None), N(cursors={A: {"s": [5, 9]}}), N(name=A), "s"),
@@ -1620,7 +1656,8 @@ GOES_ON: dict[str, list[tuple[dict[str, Any], Any, object]]] = {
         ({}, (N(make_parser=lambda ctx: N(parse_args=lambda words: ({"a": True, "c": "x"}, [], [])),
                 own_params=[click.Option([f"--{name}"]) for name in "abc"]), N(meta={options.WORDS: ()})), ("--a", "--c", "x", "--"))],
     "page.collecting:_traffic": [
-        ({"parse_topic": str, "read_topic": _by({"a": DAMAGED, "b": "b", "c": "c"}), "read_timeline": lambda reader, topic, options: topic,
+        ({"parse_topic": str, "read_topic": _by({"a": DAMAGED, "b": "b", "c": "c"}), "read_timeline": lambda reader, topic,
+          options: topic,
           "usual_range": lambda reader, topic, clock: None if topic == "b" else (0, 5)},
          (N(busiest=N(items=lambda: "abc"), reader=N(txn=None), unread=[]),), ["c"])],
     "store.compaction.heads:_iter_keys": [
@@ -1708,7 +1745,8 @@ GOES_ON: dict[str, list[tuple[dict[str, Any], Any, object]]] = {
          (N(txn=None), [N(name=name, component=COMPACTED_COMPONENT, entries=3, ledger_id=7, bytes=5) for name in (A, B)]),
          [vanished.DetachedView(B, 7, 3, 5, "", ())])],
     "store.index.build:_scan_here": [
-        ({"is_url": lambda place: place == "url", "_scan_on": lambda *of: ["of a URL"], "store.engine.local.LocalEngine": lambda *of: None,
+        ({"is_url": lambda place: place == "url", "_scan_on": lambda *of: ["of a URL"],
+          "store.engine.local.LocalEngine": lambda *of: None,
           "part_of": lambda store, log: log, "FileScan": lambda log, *of, **how: N(batches=log.batches, next_offset=0),
           "_has_vanished": lambda *of: True, "_Step": lambda log, scan, *step: step},
          (N(path=None), [N(place=lambda path, at=at: at, mode=None, next_offset=0, size_bytes=5, batches=batches)
@@ -1722,7 +1760,8 @@ GOES_ON: dict[str, list[tuple[dict[str, Any], Any, object]]] = {
           [N(file_id=one) for one in (1, 2, 3)], N(digests=None, verify=True, advance=int)), [(2, 0, [], True), (2, 5, "runs", True)])],
     "store.scan.reducing:Reductions._read_here": [
         ({"_in_windows": lambda *of: [(0, N(row="enough", bytes=0)), (0, N(bytes=0)), (1, N(bytes=0))]},
-         (N(_reduction=N(window_entries=1, is_enough=lambda row: row == "enough", joined=max, judge=str, close=str), _reader=N(advance=int),
+         (N(_reduction=N(window_entries=1, is_enough=lambda row: row == "enough", joined=max, judge=str, close=str),
+           _reader=N(advance=int),
             _rows_here=lambda scan, places: [places.row]), None), "enough")],
     "store.scan.reducing:Reductions._pieces": [
         ({"_slice_of": lambda group, paths, size_bytes: paths},
@@ -1743,6 +1782,106 @@ GOES_ON: dict[str, list[tuple[dict[str, Any], Any, object]]] = {
             metadata=N(row_group=lambda group: N(column=lambda at: N(statistics=N(min=5, max=9)))))),
           "_named": lambda rows, low, high: {7: rows}},
          (N(open_input=lambda path: nullcontext()), [N(ledgers=None), N(ledgers=(5, 9), path="p")], [6, 8]), {7: "rows"})],
+    "store.index.writer:Copies.differ": [
+        ({}, (N(_bookies={1: "a", 2: "b", 9: "a"}, _marks=lambda *of: np.zeros((1, 1)), _content=lambda file_id, *of: bytes([file_id])),
+              np.array([1, 2]), (np.zeros(2, int), np.ones(2, int)), 9, (np.zeros(2, int), np.full(2, 2)), 0), [False, True])],
+    "store.model.coverage:read_shortfalls": [
+        ({"_read_lone": lambda txn: (None, [5, 7, 9]), "read_damaged": lambda txn: set(),
+          "_find_all_whole": lambda *of: N(iter_open=list, iter_ids=lambda: iter([5])),
+          "read_ledger": _by({7: DAMAGED, 9: N(metadata=None)}), "read_confirmed": lambda *of: None}, (N(memo={}),),
+         Shortfalls(frozenset(), {7, 9}, {}))],
+    "store.model.transactions:read_coordinator": [
+        ({"_read_of_segments": lambda *of: (0, {}), "find_node": lambda *of: 5, "transactions.decode_log_entry": lambda payload,
+          where: payload,
+          "read_topic": lambda *of: N(managed=N(properties={})),
+          "_payloads": lambda *of: [("w", N(txn=TxnId(0, number), operation=operation, start_ms=5, timeout_ms=9, partitions=["p"]))
+                                    for number, operation in ((1, codec_txn.ADD_PARTITION), (2, codec_txn.NEW), (2,
+                                    codec_txn.ADD_PARTITION))]},
+         (N(txn=None), 0), Coordinator(0, 2, {TxnId(0, 2): OpenTransaction(TxnId(0, 2), 5, 9, partitions=["p"])}))],
+    "store.model.transactions:read_segment_states": [
+        ({"read_states": lambda txn: {TxnId(0, 1): 5}, "iter_metadata_damage": list, "iter_nodes": lambda *of: (),
+          "coordinator_ids": list,
+          "transactions.txn_of_key": lambda key, path: TxnId(0, int(key)), "transactions.decode_txn_operation": lambda value, path: _by(
+              {"bad": DAMAGED, "good": N(subscription=None, segment=str(A))})(value),
+          "_iter_operation_nodes": lambda txn: [(key, N(path="", value=value)) for key, value in (("1", ""), ("2", "bad"), ("3",
+            "good"))]},
+         ([], A), SegmentStates({TxnId(0, 1): 5, TxnId(0, 2): None}, {TxnId(0, 3)}, {}))],
+    "store.rules.judging:_judge_use": [
+        ({"_BY_NEED": [("has", ()), ("", [N(judge=_Unreadable(DAMAGED).judge), N(judge=lambda topic: ["found"])])]}, (N(has=False),),
+          ["found"])],
+    "store.rules.nodes:_check_nodes": [
+        ({"iter_unusual": lambda txn: [(b"a", b"bad"), (b"b", b"newer"), (b"c", b"good")], "structure_of": lambda *of: "x",
+          "decode_node": _by({b"bad": IndexCorrupt("it is damaged"), b"newer": N(path="/b", value="newer"), b"good": N(path="/c",
+            value="bad")}),
+          "decode_structure": _by({"newer": Unsupported("it is newer"), "bad": DAMAGED}), "iter_metadata_damage": lambda txn: ()},
+         (N(reader=N(txn=None)),),
+         [node_rules.NODE_DAMAGED.of(IndexCorrupt("it is damaged"), "tree a"), node_rules.VALUE_UNDECODABLE.of(DAMAGED, "/c")])],
+    "store.rules.scalable:_hashes": [
+        ({"iter_untiled": lambda live: [(0, 255, [])] if live else []},
+         (N(scalable_topics=[N(record=None), N(record=N(deleted=False, iter_live=lambda: [(1, 0), (2, 1), (3, 1)]), name="t",
+           is_pruned=False)]),),
+         [Evidence("t", "in epoch 2 no segment has the hashes 0000 to 00ff", {"topic": "t", "epoch": 2, "start": 0, "end": 255,
+           "segments": []})])],
+    "store.rules.scalable:_seals": [
+        ({"_iter_segments": lambda facts: [("t", N(said=None)), ("t", N(said=ACTIVE, topic=N(managed=N(terminated=5))))],
+          "_of_segment": lambda one, segment, text: text}, (None,), ["its managed ledger is terminated, and the record says ACTIVE"])],
+    "store.rules.scalable:_migrations": [
+        ({"_iter_segments": lambda facts: [("t", N(said=None)), ("t", N(said=ACTIVE)), (N(name="t"), N(said=LEGACY, is_there=False))],
+          "_of_segment": lambda one, segment, text: text}, (None,), ["t has it as segment 3, and it is gone"])],
+    "store.rules.subscriptions:_quota": [
+        ({"known": tuple, "quota_effect": lambda *of: "", "Evidence": N(here=lambda text, values: values["slowest"])},
+         {"facts": N(of=N(quotas=QUOTAS)), "is_reached": True}, ["t"])],
+    "store.rules.topics:_over_quota": [
+        ({"known": tuple, "quota_effect": lambda *of: "", "Evidence": lambda where, *rest: where},
+         (N(quotas=QUOTAS, backlog_size_bytes=lambda cursor: 5, where="a/b/c", topic=N(name="a/b/c")),), ["a/b/c t"])],
+    "store.scan.following:pieces_without": [
+        ({"_between": lambda *of: [(0, 10), (20, 22)], "_pieces_of": lambda file, start, *of: ["p", "q"] if start == 0 else ["r"]},
+         (N(file=None), N(offsets=np.zeros(1), ends=np.zeros(1)), np.zeros(1, bool), 5), (("p",), ("q",), ("r",)))],
+    "store.search.broker:BrokerSearch._prune": [
+        ({}, (N(broker=N(max_clock_skew_ms=0, rules=N(prunes=True), loaded_ms=5), _closed_ms=lambda ledger: ledger.closed_ms,
+                topic=N(ledgers=[N(ledger_id=1, entries=0, closed_ms=1), N(ledger_id=2, entries=5, closed_ms=900)])), 1000),
+         (Position(2, 4), None))],
+    "store.search.explain:_neighbours": [
+        ({"decode_message_entry": _by({"entry 7:0": EntryCorrupt("it is damaged"), "entry 7:1": N(metadata=MessageMetadata(
+            publish_time=5, producer_name="p"), broker=None)})},
+         (N(read=lambda *of: N(payload=b"")), N(number_of_entries=2, at_rank=lambda rank: Position(7, rank)), "publish", None),
+         (Neighbour(Position(7, 1), 5, 5, None, "p", False),))],
+    "store.sources.index_places:_iter_rows": [
+        ({"has_database": lambda bookie: True, "storages_of": lambda bookie: [N(index=Path(name), logs=None) for name in "ab"],
+          "is_rocksdb": lambda path: True, "read_bookie_directory": lambda path: N(logs=()), "open_links": lambda *of: nullcontext(),
+          "_iter_range": lambda *of: ["rows"]}, (None, set(), {Path("a/locations"): []}), [({}, "rows")])],
+    "store.sources.nodes:_rows_of_pairs": [
+        ({"persistent_parts": lambda raw: (raw,), "row_of_packed": lambda key, raw: key}, (iter([(b"x", b""), (b"/a", b"")]), Path("m"),
+          []),
+         [b"/a"])],
+    "store.sources.rocksopen:open_links.__wrapped__": [
+        ({"file_states": _in_turn(1, 2, 3, 3), "database_directory": nullcontext,
+          "link_files": lambda directory, links, linked: linked.append("loss"),
+          "_open_strictly": _in_turn(nullcontext("old"), nullcontext("new"))}, (Path("d"), []), ["new"])],
+    "store.sources.rocksopen:_open_strictly.__wrapped__": [
+        ({"open_database": _in_turn(DAMAGED, nullcontext("opened"))},
+         (Path("l"), Path("d"), []), ["opened"])],
+    "store.sources.zookeeper:last_transaction": [
+        ({"_numbered": lambda *of: [(1, "", "old"), (5, "", "empty"), (9, "gz", "packed")], "Transaction": N,
+          "read_log": _by({"old": [N(zxid=2), N(zxid=4)], "empty": []})}, (None, until), N(zxid=last)) for until, last in ((None, 4),
+            (3, 2))],
+    "store.tables.rows:_cursor_rows": [
+        ({"_iter_read": lambda *of: [(A, "topic")], "cursors.iter_cursor_nodes": lambda *of: [("s", None), ("t", None)],
+          "cursors.cursor_of": _in_turn(DAMAGED)}, (N(txn=None), str, ()),
+         [(str(A), name, *[None] * 6, "a", "a/b", None, None) for name in "st"])],
+    "store.tables.making:make_known": [
+        ({"_pieces": lambda *of: (), "_joined": lambda pieces: iter(["piece"]), "_file_of": lambda how, row: N(**row),
+          "WriteKnown": lambda *of: None, "run_pieces": lambda *of: [("piece", [{"path": None, "problems": 2}, {"path": "p"}])]},
+         (None, N(staging="s", folder=N(make=str), cluster="c", name="n", incomplete=(), advance=int), str), (N(path="p"),))],
+    "store.recovery.ledgers:plan_restore_deleted": [
+        ({"read_own_past": lambda *of: N(ledgers=lambda: [(6, ""), (7, "")]), "iter_deleted_ids": lambda txn: [5, 6, 7],
+          "find_restorable": lambda reader, ledger_id, fate, with_gaps: N(id=ledger_id, entries=3 * (ledger_id == 7), gaps=1,
+            metadata=None),
+          **dict.fromkeys(("read_indexed", "_check_deleted", "_deleted_part", "find_bookies_without_rows", "lost_text", "index_texts",
+            "_deleted_warnings"),
+                          lambda *of: ()),
+          "ledger_step": lambda txn, returning, now_ms: returning.id, "Plan": lambda kind, txn_id, steps, *parts, **more: steps},
+         (N(txn=N(id=5, store=N(info=None))), (), (), False, 0), (7,))],
     "store.facts.managed_ledgers:other_ledgers": [
         ({"iter_other_ledgers": lambda txn: [N(domain=SEGMENT), A, OF_A_NEWER], "iter_other_cursors": lambda *of: (),
           "read_topic": _by({A: DAMAGED, OF_A_NEWER: N(ids=[7], number_of_entries=5, total_size_bytes=9)})},
