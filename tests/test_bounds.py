@@ -133,6 +133,7 @@ from pulsar_admin.store.facts.partitions import Partitions, find_disagreeing
 from pulsar_admin.store.facts.starts import Start, StartFact
 from pulsar_admin.store.facts.topics import Clocks, TopicFacts, is_on_time
 from pulsar_admin.store.facts.values import UnknownValues
+from pulsar_admin.store.history import servers
 from pulsar_admin.store.history.as_of import Moment
 from pulsar_admin.store.history.versions import Flaw, Version
 from pulsar_admin.store.index.rebuild import Difference
@@ -2090,8 +2091,8 @@ def test_the_last_value_of_what_was_deleted(monkeypatch: pytest.MonkeyPatch) -> 
         Flaw(Path("log.1"), "damaged"),
         *(Version("p", 1, 2, None, "set", value, 0) for value in (b"a", b"b", None)),
     ]
-    monkeypatch.setattr(vanished, "find_servers", lambda sources: ())
-    monkeypatch.setattr(vanished, "iter_versions", lambda *of: said)
+    monkeypatch.setattr(servers, "find_servers", lambda sources: ())
+    monkeypatch.setattr(servers, "iter_versions", lambda *of: said)
     reader = N(txn=N(store=N(info=N(sources=()))))
     assert vanished._last_values(reader, ["p"]) == {"p": b"b"}
 

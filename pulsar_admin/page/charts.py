@@ -27,7 +27,7 @@ _CHARACTER = 6.4  # what a character of 11 px takes, about
 _LABEL_WIDTH, _LABEL_HEIGHT = 34, 16
 
 
-class Box(Struct, frozen=True):
+class Box(NamedTuple):
     """A rectangle of the picture."""
 
     x: float
@@ -99,7 +99,7 @@ def _placed(shares: list[Share], levels: Sequence[str], box: Box) -> list[Group]
         has_head = place.height > _HEADS_MIN[level] * _HEAD and place.width > 2 * _LABEL_WIDTH
         label = _label(name, place, f"{level}-name") if has_head else []
         children = _placed(rows, below, place.inside(_HEAD if has_head else 0, 1))
-        made.append(Group("", [_rect(place.inside(0.5, 0.5), level)], label, children))
+        made.append(Group("", [Rect(*place.inside(0.5, 0.5), level)], label, children))
     return made
 
 
@@ -115,11 +115,7 @@ def _tile(share: Share, box: Box) -> Group | None:
     texts = _label(share.topic, box, "tile-name")
     if box.height >= 2 * _LABEL_HEIGHT and box.width >= len(size) * _CHARACTER + 8:
         texts.append((box.x + 5, box.y + 27, "tile-size", size))
-    return Group(title, [_rect(shown, "tile"), *([_rect(below, "tile done")] if done else [])], texts)
-
-
-def _rect(box: Box, name: str) -> Rect:
-    return Rect(box.x, box.y, box.width, box.height, name)
+    return Group(title, [Rect(*shown, "tile"), *([Rect(*below, "tile done")] if done else [])], texts)
 
 
 def _label(name: str, box: Box, kind: str) -> list[tuple[float, float, str, str]]:

@@ -222,33 +222,32 @@ class _Teller:
         """Return why the ledgers with these ids stay, for which ``iter_keys`` gives ``code``."""
         name = self._topic.name
         ledgers = [ledger for ledger in self._topic.ledgers if ledger.ledger_id in ledger_ids]
-        evidence = {"topic": str(name), "firstLedger": min(ledger_ids), "lastLedger": max(ledger_ids)}
+        evidence: dict[str, Any] = {"topic": str(name), "firstLedger": min(ledger_ids), "lastLedger": max(ledger_ids)}
+        if code == holders.CURSOR:
+            return self._cursor(ledgers, evidence)
+        if code == holders.RETENTION:
+            return self._retention(ledgers, evidence)
         if code == holders.OPEN:
             (ledger,) = ledgers
-            state = "open" if ledger.is_open else "closed"
-            return Reason(
-                holders.OPEN,
+            state, command = "open" if ledger.is_open else "closed", ""
+            evidence |= {"entries": ledger.entries, "state": state}
+            text = (
                 f"Ledger {ledger.ledger_id} is the last one of {name} ({state}, {counted(ledger.entries, 'entry')}): no broker "
-                "deletes that, whatever was consumed. A broker that loads the topic begins a new one.",
-                {**evidence, "entries": ledger.entries, "state": state},
+                "deletes that, whatever was consumed. A broker that loads the topic begins a new one."
             )
-        if code == holders.TRIM:
-            return Reason(
-                holders.TRIM,
+        elif code == holders.TRIM:
+            command = f"pulsar-admin topics trim-topic {shell_word(name)}"
+            text = (
                 f"Neither subscriptions nor retention need {counted(len(ledgers), 'ledger')} of {name}. A broker that has the topic "
-                f"loaded deletes {plural(len(ledgers), 'it', 'them')} within retentionCheckIntervalInSeconds (120).",
-                evidence,
-                f"pulsar-admin topics trim-topic {shell_word(name)}",
+                f"loaded deletes {plural(len(ledgers), 'it', 'them')} within retentionCheckIntervalInSeconds (120)."
             )
-        if code == holders.OFFLOADED:
-            return Reason(
-                holders.OFFLOADED,
+        else:
+            command = f"pulsar-admin topics stats-internal {shell_word(name)}"
+            text = (
                 f"{counted(len(ledgers), 'ledger is', 'ledgers are')} in tiered storage, of {name}, and on bookies as well "
-                "until managedLedgerOffloadDeletionLagMs is over.",
-                evidence,
-                f"pulsar-admin topics stats-internal {shell_word(name)}",
+                "until managedLedgerOffloadDeletionLagMs is over."
             )
-        return self._retention(ledgers, evidence) if code == holders.RETENTION else self._cursor(ledgers, evidence)
+        return Reason(code, text, evidence, command)
 
     def _cursor(self, ledgers: list[TopicLedger], evidence: dict[str, Any]) -> Reason:
         assert self._slowest is not None
@@ -378,21 +377,23 @@ def _log_reason(key: _Key, log: _Log, found: _Sum) -> Reason:
     )
 
 
+_NO_LEDGERS = {
+    holders.JOURNAL: "Journals, which a bookie deletes once their entries are in entry logs.",
+    holders.OVERHEAD: "Headers and ledgers maps of entry logs, damaged places, and space that is not written yet.",
+}
+
+
 def _other_reason(key: _Key, found: _Sum) -> Reason:
-    ledgers = counted(len(found.ledgers), "ledger")
-    evidence = {"ledgers": len(found.ledgers)}
+    if key.code in _NO_LEDGERS:
+        return Reason(key.code, _NO_LEDGERS[key.code], {})
+    count = len(found.ledgers)
+    ledgers, evidence = counted(count, "ledger"), {"ledgers": count}
     if key.code == holders.ORPHAN:
-        have = counted(len(found.ledgers), "ledger has", "ledgers have")
-        text = f"{have} metadata, but no topic, cursor or schema references it."
-        return Reason(holders.ORPHAN, text, evidence, "pulsar-admin ledgers orphans")
+        text = f"{counted(count, 'ledger has', 'ledgers have')} metadata, but no topic, cursor or schema references it."
+        return Reason(key.code, text, evidence, "pulsar-admin ledgers orphans")
     if key.code == holders.UNLISTED:
         text = f"The metadata does not list {ledgers}, and nothing shows that they were deleted: it is older, or incomplete."
-        return Reason(holders.UNLISTED, text, evidence, "pulsar-admin doctor")
-    if key.code == holders.JOURNAL:
-        return Reason(holders.JOURNAL, "Journals, which a bookie deletes once their entries are in entry logs.", {})
-    if key.code == holders.OVERHEAD:
-        text = "Headers and ledgers maps of entry logs, damaged places, and space that is not written yet."
-        return Reason(holders.OVERHEAD, text, {})
+        return Reason(key.code, text, evidence, "pulsar-admin doctor")
     told = {
         holders.UNREADABLE: "it cannot be read",
         holders.OTHER_DOMAIN: "a managed ledger that only a newer Pulsar reads",

@@ -15,6 +15,7 @@ from pulsar_admin.store.db.files import iter_logs
 from pulsar_admin.store.db.owners import Owner, OwnerKind
 from pulsar_admin.store.db.unserved import iter_unserved
 from pulsar_admin.store.errors import StoreError
+from pulsar_admin.store.facts.topics import TopicFacts
 from pulsar_admin.store.model.broken import GONE, Missing, Thinned, find_missing, iter_thinned, iter_unreadable
 from pulsar_admin.store.model.coverage import (
     ensemble_bookies,
@@ -23,7 +24,6 @@ from pulsar_admin.store.model.coverage import (
     read_confirmed,
     read_shortfalls,
 )
-from pulsar_admin.store.model.cursors import iter_cursor_names, read_cursor
 from pulsar_admin.store.model.ledgers import find_metadata, read_ledger
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic, read_topic
@@ -149,11 +149,8 @@ class BookieFacts:
     def _needed_of_topic(self, ledger_id: int, name: str) -> str:
         if name not in self._topics:
             topic = read_topic(self._reader.txn, parse_topic(name))
-            places = []
-            for cursor_name in iter_cursor_names(self._reader.txn, topic.name):
-                with suppress(StoreError):
-                    cursor = read_cursor(self._reader.txn, self._reader, topic, cursor_name)
-                    places.append((topic.place(cursor.mark_delete), cursor_name))
+            mark_deletes = TopicFacts(self._reader, topic, 0).mark_deletes
+            places = ((topic.place(position), cursor) for cursor, position in mark_deletes.items())
             place, slowest = min(places, default=(topic.number_of_entries, ""))
             self._topics = {name: (topic, slowest, place)}  # owners of ledgers near each other are often the same
         topic, slowest, place = self._topics[name]

@@ -24,7 +24,7 @@ from pulsar_admin.store.db.ledger_ids import find_deleted, find_given_meanwhile,
 from pulsar_admin.store.db.own_ledgers import find_own_ledgers
 from pulsar_admin.store.db.owners import Owner, OwnerKind, find_owners, has_owners
 from pulsar_admin.store.db.tree import find_node, tree_key
-from pulsar_admin.store.errors import MetadataCorrupt, Refused, SourceNotFound, StoreError
+from pulsar_admin.store.errors import StoreError
 from pulsar_admin.store.facts import Unknown
 from pulsar_admin.store.model.ledger_owners import all_owners, find_loose_indexed
 from pulsar_admin.store.model.ledgers import find_times, has_node, iter_indexed_ids, merge_ids
@@ -105,20 +105,14 @@ class UnlistedLedgers:
     def _removed(self) -> Set[str]:
         """The nodes of ledgers without one whose removal ZooKeeper's logs show."""
         # Imported here: RocksDB keeps no history, and few questions need it.
-        from pulsar_admin.store.history.servers import find_servers
-        from pulsar_admin.store.history.versions import Version, iter_versions
+        from pulsar_admin.store.history.servers import iter_logged
 
         def is_without_node(path: str) -> bool:
             ledger_id = ledger_id_of_path(path)
             return ledger_id is not None and not has_node(self._txn, ledger_id)
 
-        removed: set[str] = set()
-        # Where there is no history, or none that can be read, it shows nothing.
-        with suppress(Refused, SourceNotFound, MetadataCorrupt, OSError):
-            for item in iter_versions(find_servers(self._txn.store.info.sources), is_without_node):
-                if isinstance(item, Version) and item.kind == "delete":
-                    removed.add(item.path)
-        return removed
+        logged = iter_logged(self._txn.store.info.sources, is_without_node)
+        return {version.path for version in logged if version.kind == "delete"}
 
     def _offloaded_of(self, topic: str) -> Set[int]:
         if topic not in self._offloaded:

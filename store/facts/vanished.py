@@ -19,10 +19,9 @@ from pulsar_admin.store.db.files import iter_metadata_damage
 from pulsar_admin.store.db.ledger_ids import find_deleted
 from pulsar_admin.store.db.owners import OwnerKind, find_owners, has_owners
 from pulsar_admin.store.db.tree import has_row, read_node, tree_key
-from pulsar_admin.store.errors import MetadataCorrupt, Refused, SourceNotFound, StoreError
+from pulsar_admin.store.errors import Refused, StoreError
 from pulsar_admin.store.facts import Unknown
-from pulsar_admin.store.history.servers import find_servers
-from pulsar_admin.store.history.versions import Version, iter_versions
+from pulsar_admin.store.history.servers import iter_logged
 from pulsar_admin.store.model.broken import NOT_SEEN, find_missing
 from pulsar_admin.store.model.cursors import COMPACTION_CURSOR, iter_cursor_names, read_cursor
 from pulsar_admin.store.model.ledger_owners import claimed_paths, loose_of
@@ -291,17 +290,12 @@ def _last_values(reader: EntryReader, paths: Collection[str]) -> Mapping[str, by
     """Return the last value of each node before it was deleted; a node whose deletion no log shows is left out."""
     values: dict[str, bytes] = {}
     values_by_path: dict[str, bytes] = {}
-    with suppress(
-        Refused, SourceNotFound, MetadataCorrupt, OSError
-    ):  # no history, or none that can be read: it shows nothing
-        for item in iter_versions(find_servers(reader.txn.store.info.sources), lambda path: path in paths):
-            if not isinstance(item, Version):
-                continue
-            if item.value is not None:
-                values[item.path] = item.value
-                values_by_path.pop(item.path, None)
-            elif item.path in values:
-                values_by_path[item.path] = values[item.path]
+    for version in iter_logged(reader.txn.store.info.sources, lambda path: path in paths):
+        if version.value is not None:
+            values[version.path] = version.value
+            values_by_path.pop(version.path, None)
+        elif version.path in values:
+            values_by_path[version.path] = values[version.path]
     return values_by_path
 
 

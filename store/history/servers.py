@@ -1,12 +1,14 @@
 """Where the files of a cluster's ZooKeeper servers are: those that a store was imported from, and others that are named."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from msgspec.structs import replace
 
-from pulsar_admin.store.errors import Refused, SourceNotFound
+from pulsar_admin.store.errors import MetadataCorrupt, Refused, SourceNotFound
+from pulsar_admin.store.history.versions import Version, iter_versions
 from pulsar_admin.store.sources.nodes import find_metadata, find_roots
 from pulsar_admin.store.sources.roots import Wanted, roots_of_row
 from pulsar_admin.store.sources.zookeeper import ServerFiles, is_zookeeper
@@ -52,6 +54,14 @@ def _version_2(path: Path) -> Path:
         hint="name ZooKeeper's dataDir[,dataLogDir]",
         path=str(path),
     )
+
+
+def iter_logged(sources: Iterable[Mapping[str, Any]], wanted: Callable[[str], bool]) -> Iterator[Version]:  # Any: JSON
+    """Yield the versions of all wanted nodes that ZooKeeper's logs show; where they cannot be read, or keep no history, they show none."""
+    with suppress(Refused, SourceNotFound, MetadataCorrupt, OSError):
+        for item in iter_versions(find_servers(sources), wanted):
+            if isinstance(item, Version):
+                yield item
 
 
 def _stored(source: Mapping[str, Any]) -> ServerFiles | None:  # Any: JSON

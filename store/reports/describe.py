@@ -7,6 +7,7 @@ from msgspec import field
 
 from pulsar_admin.store.compaction.status import CompactionStatus, read_status
 from pulsar_admin.store.errors import StoreError
+from pulsar_admin.store.facts import Unknown
 from pulsar_admin.store.facts.backlogs import extent_of_messages
 from pulsar_admin.store.model.compacted_view import find_compaction_cursor
 from pulsar_admin.store.model.cursors import extent_of
@@ -18,7 +19,7 @@ from pulsar_admin.store.names import Position, TopicName
 from pulsar_admin.store.policies.in_force import BROKER
 from pulsar_admin.store.policies.table import POLICIES
 from pulsar_admin.store.policies.values import value_in_force
-from pulsar_admin.store.reports.subscriptions import Asked, SubscriptionFacts, iter_facts_of
+from pulsar_admin.store.reports.subscriptions import Asked, SubscriptionFacts, iter_facts_of, known_of
 from pulsar_admin.store.wording import Answer
 
 
@@ -87,30 +88,6 @@ def describe_topic(reader: EntryReader, name: TopicName, asked: Asked, problems:
     topic = read_topic(reader.txn, name)
     ledgers = tuple(_ledger(reader, topic, ledger) for ledger in topic.ledgers)
     whole = ((0, topic.number_of_entries),)
-    policies: tuple[PolicyFacts, ...] | None = None
-    try:
-        in_force = [
-            (policy, *value_in_force(reader.txn, name, policy, {})) for policy in POLICIES if policy.topic is not None
-        ]
-    except StoreError as error:  # of all policies alike: once is enough
-        problems.append(error)
-    else:
-        set_here = ((policy, value, source) for policy, value, source in in_force if source != BROKER)
-        policies = tuple(PolicyFacts(policy.name, policy.shown(value), source) for policy, value, source in set_here)
-    schema: SchemaFacts | None = None
-    try:
-        versions = live_versions(reader, name)
-    except StoreError as error:
-        problems.append(error)
-    else:
-        schema = SchemaFacts(versions[-1][0], versions[-1][1].type_name, len(versions)) if versions else None
-    compaction: CompactionStatus | None = None
-    try:
-        if find_compaction_cursor(reader, topic) is not None:
-            # Leaked ledgers are those of all topics: `compaction status` looks for them.
-            compaction = read_status(reader, topic, ())
-    except StoreError as error:
-        problems.append(error)
     is_quick = asked.delayed_ms is None
     extent = extent_of(reader.txn, topic, whole) if is_quick else extent_of_messages(reader, topic, whole)
     return TopicDescription(
@@ -127,12 +104,30 @@ def describe_topic(reader: EntryReader, name: TopicName, asked: Asked, problems:
         ),
         last_publish_ms=max((row.end_publish_ms for row in ledgers if row.end_publish_ms is not None), default=None),
         properties=topic.managed.properties,
-        policies=policies,
-        schema=schema,
-        compaction=compaction,
+        policies=known_of(Unknown.unless(lambda: _policies(reader, name)), problems.append),
+        schema=known_of(Unknown.unless(lambda: _schema(reader, name)), problems.append),
+        compaction=known_of(Unknown.unless(lambda: _compaction(reader, topic)), problems.append),
         subscriptions=tuple(iter_facts_of(reader, topic, asked, problems.append)),
         ledgers=ledgers,
     )
+
+
+def _policies(reader: EntryReader, name: TopicName) -> tuple[PolicyFacts, ...]:
+    policies = [policy for policy in POLICIES if policy.topic is not None]
+    in_force = [(policy, *value_in_force(reader.txn, name, policy, {})) for policy in policies]
+    return tuple(
+        PolicyFacts(policy.name, policy.shown(value), source) for policy, value, source in in_force if source != BROKER
+    )
+
+
+def _schema(reader: EntryReader, name: TopicName) -> SchemaFacts | None:
+    versions = live_versions(reader, name)
+    return SchemaFacts(versions[-1][0], versions[-1][1].type_name, len(versions)) if versions else None
+
+
+def _compaction(reader: EntryReader, topic: Topic) -> CompactionStatus | None:
+    # Leaked ledgers are those of all topics: `compaction status` looks for them.
+    return None if find_compaction_cursor(reader, topic) is None else read_status(reader, topic, ())
 
 
 def _ledger(reader: EntryReader, topic: Topic, ledger: TopicLedger) -> ListedLedger:

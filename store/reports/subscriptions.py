@@ -146,7 +146,7 @@ def iter_facts(found: TopicFacts, asked: Asked, fail: Callable[[StoreError], Non
     """Yield the facts of every subscription of a topic, whose own are let go; see ``iter_subscription_facts``."""
     readings = sorted((reading for reading in found.cursor_readings if is_subscription(reading[0])), key=itemgetter(0))
     if readings:
-        _known(found.policies, fail)
+        known_of(found.policies, fail)
     facts = {one.cursor.name: one for one in found.subscriptions}
     for name, cursor in readings:
         if isinstance(cursor, StoreError):
@@ -159,7 +159,7 @@ def iter_facts(found: TopicFacts, asked: Asked, fail: Callable[[StoreError], Non
     found.let_go()
 
 
-def _known(fact: _Fact | Unknown, fail: Callable[[StoreError], None]) -> _Fact | None:
+def known_of(fact: _Fact | Unknown, fail: Callable[[StoreError], None]) -> _Fact | None:
     """Return a fact; None for one that is not known, and ``fail`` is given the error that says so."""
     if not isinstance(fact, Unknown):
         return fact
@@ -187,7 +187,7 @@ def _facts_of(facts: Facts, asked: Asked, fail: Callable[[StoreError], None]) ->
         acknowledged_entries=facts.acknowledged_entries,
         ack_holes=len(facts.holes),
         hole_entries=facts.hole_entries,
-        delayed=None if asked.delayed_ms is None else _known(facts.not_due, fail),
+        delayed=None if asked.delayed_ms is None else known_of(facts.not_due, fail),
         ttl=None if is_compaction or isinstance(policies, Unknown) else policies.message_ttl,
         source=cursor.source,
         cursor_ledger=cursor.info.cursors_ledger_id if cursor.info.is_in_ledger else None,

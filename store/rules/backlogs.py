@@ -7,7 +7,7 @@ from pulsar_admin.store.facts.backlogs import CutMessage
 from pulsar_admin.store.facts.topics import ReadBudget, SubscriptionFacts
 from pulsar_admin.store.names import shell_word
 from pulsar_admin.store.rules.finding import Severity
-from pulsar_admin.store.rules.rule import Evidence, Rule, Rules
+from pulsar_admin.store.rules.rule import Evidence, Rule, Rules, here
 from pulsar_admin.store.wording import counted, listed, plural
 
 _NAMED = 5
@@ -38,12 +38,12 @@ def _cut(facts: SubscriptionFacts) -> Iterator[Evidence]:
     cut = facts.cut_message
     if cut is not None and cut.whole_from is not None:
         values = {**_cut_values(facts, cut), "first": str(cut.first), "wholeFrom": str(cut.whole_from)}
-        yield Evidence.here(_cut_text(cut, f"begins at {cut.first}"), values)
+        yield here(_cut_text(cut, f"begins at {cut.first}"), values)
     elif cut is not None and not cut.is_gone:
         position = cut.position
         look = f"pulsar-admin topics get-message-by-id {shell_word(facts.of.topic.name)} -l {position.ledger_id} -e {position.entry_id}"
         how = "begins in an unreadable part, or very far before it"
-        yield Evidence.here(_cut_text(cut, how), _cut_values(facts, cut), mend=look)
+        yield here(_cut_text(cut, how), _cut_values(facts, cut), mend=look)
 
 
 @CHUNK_RULES.row(
@@ -65,7 +65,7 @@ def _remainder(facts: SubscriptionFacts) -> Iterator[Evidence]:
         text = _cut_text(cut, "no longer has its first chunk")
         later = "; no command acknowledges it alone: let consumers take the messages before it, then skip it"
         mend = None if cut.left else peek
-        yield Evidence.here(text + ("" if cut.left else later), _cut_values(facts, cut), mend=mend)
+        yield here(text + ("" if cut.left else later), _cut_values(facts, cut), mend=mend)
 
 
 def _cut_text(cut: CutMessage, how: str) -> str:
@@ -109,7 +109,7 @@ def _markers(facts: SubscriptionFacts) -> Iterator[Evidence]:
     if held is None or 2 * held.markers < max(held.entries, 1):
         return
     rest = held.entries - held.markers
-    yield Evidence.here(
+    yield here(
         f"{held.markers:,} of the {counted(held.entries, 'entry')} of its backlog {plural(held.markers, 'is a marker', 'are markers')}"
         f" of brokers, which no client gets: {plural(held.markers, 'it goes', 'they go')} as soon as a consumer connects"
         + (

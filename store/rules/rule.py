@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
@@ -42,18 +43,9 @@ class Evidence(Struct, frozen=True):
     severity: Severity | None = None
     mend: str | None = None
 
-    @classmethod
-    def here(
-        cls,
-        sentence: str,
-        values: Mapping[str, object] | None = None,
-        hint: str = "",
-        severity: Severity | None = None,
-        mend: str | None = None,
-    ) -> Evidence:
-        """Return evidence at the place of the facts that the rule looks at."""
-        return cls("", sentence, values or {}, hint, severity, mend)
 
+here = partial(Evidence, "")
+"""Makes evidence at the place of the facts that the rule looks at."""
 
 Holds = Callable[[Facts], Iterator[Evidence]]
 """Facts → evidence, one for each place."""

@@ -220,7 +220,9 @@ def _cursors(facts: ClusterFacts) -> Iterator[Evidence]:
             if segment.said is None or not segment.is_there:
                 continue
             parents = [by_id[parent] for parent in segment.said.parents if parent in by_id]
-            wanted = {name for parent in parents if not _is_migrated(parent) for name in parent.subscriptions}
+            # Those of a former topic a consumer of the scalable one creates on its segments when it comes.
+            asked = (parent for parent in parents if parent.said is not None and not parent.said.is_legacy)
+            wanted = {name for parent in asked for name in parent.subscriptions}
             for name in sorted(wanted - segment.subscriptions):
                 with_it = [parent.said.segment_id for parent in parents if parent.said and name in parent.subscriptions]
                 entries = 0 if segment.topic is None else segment.topic.number_of_entries
@@ -229,11 +231,6 @@ def _cursors(facts: ClusterFacts) -> Iterator[Evidence]:
                     f" {plural(len(with_it), 'parent')} {listed(with_it, _NAMED)}: {counted(entries, 'entry')} at stake"
                 )
                 yield _of_segment(one, segment, text, subscription=name, entries=entries)
-
-
-def _is_migrated(segment: SegmentFacts) -> bool:
-    """Whether it is a former topic, whose subscriptions a consumer of the scalable one creates on its segments when it comes."""
-    return segment.said is not None and segment.said.is_legacy
 
 
 def _of_segment(one: ScalableFacts, segment: SegmentFacts, sentence: str, **more: object) -> Evidence:

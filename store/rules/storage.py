@@ -1,5 +1,6 @@
 """Rules about the storage as a whole, where nothing is damaged: what a crash cost, leaked ledgers, dead bytes, full disks."""
 
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ from msgspec.structs import replace
 
 from pulsar_admin.store.facts.cluster import ClusterFacts
 from pulsar_admin.store.facts.orphans import LEAKED_INDEX as MADE_ANEW
+from pulsar_admin.store.facts.orphans import Orphan
 from pulsar_admin.store.facts.starts import FULL
 from pulsar_admin.store.facts.unclosed import NAMED
 from pulsar_admin.store.facts.unlisted import Unlisted
@@ -183,12 +185,13 @@ def _journal_only(facts: ClusterFacts) -> Iterator[Evidence]:
 @LEAK_SWEEP.by
 def _leaked(facts: ClusterFacts) -> Iterator[Finding]:
     """Sum up the unreferenced ledgers by the kind that they claim."""
-    sums: dict[tuple[str, bool, bool], list[int]] = {}
-    examples: dict[tuple[str, bool, bool], list[int]] = {}
-    rules: dict[tuple[str, bool, bool], Rule[Any]] = {}
+    kinds = defaultdict[tuple[Rule[Any], bool], list[Orphan]](list)
     for orphan in facts.leaked:
         component = orphan.claims.get("component", "")
-        if orphan.reason in _GONE:
+        is_off_list = orphan.ledger_id in facts.vanished.off_list
+        if is_off_list and is_listable(facts.reader.txn, orphan.ledger_id):
+            rule = _LISTED_AGAIN
+        elif orphan.reason in _GONE:
             rule = _GONE[orphan.reason]
         elif orphan.reason == MADE_ANEW:
             rule = LEAKED_INDEX
@@ -196,33 +199,25 @@ def _leaked(facts: ClusterFacts) -> Iterator[Finding]:
             rule = LEAKED_CURSOR_LEDGERS if "pulsar/cursor" in orphan.claims else LEAKED_TOPIC_LEDGERS
         else:
             rule = _LEAKS.get(component, LEAKED_LEDGERS)
-        is_off_list = orphan.ledger_id in facts.vanished.off_list
-        code = rule.code, is_off_list, is_off_list and is_listable(facts.reader.txn, orphan.ledger_id)
-        rule = _LISTED_AGAIN if code[2] else rule
-        rules[code] = rule
-        total = sums.setdefault(code, [0, 0, 0])
-        for index, more in enumerate((1, orphan.entries, orphan.size_bytes)):
-            total[index] += more
-        if len(examples.setdefault(code, [])) < (LISTED_AT_ONCE if code[2] else NAMED):
-            examples[code].append(orphan.ledger_id)
-    for code, (ledgers, entries, size_bytes) in sums.items():
-        is_gone = rules[code] in (LEDGERS_DELETED, LEDGERS_GONE)
-        is_free = is_gone or rules[code] is LEAKED_INDEX
-        what = plural(ledgers, "ledger")
+        kinds[rule, is_off_list].append(orphan)
+    for (rule, is_off_list), orphans in kinds.items():
+        size_bytes = sum(one.size_bytes for one in orphans)
+        ids = [one.ledger_id for one in orphans[: LISTED_AT_ONCE if rule is _LISTED_AGAIN else NAMED]]
+        is_free = rule.code in _FATES or rule is LEAKED_INDEX
+        fate = _FATES.get(rule.code, _OFF_LIST if is_off_list else " that nothing references")
         evidence = Evidence(
-            f"{what} {', '.join(map(str, examples[code][:NAMED]))}{' …' if ledgers > NAMED else ''}",
-            f"{counted(ledgers, 'ledger')} of {counted(size_bytes, 'byte')}"
-            + (_FATES[code[0]] if is_gone else _OFF_LIST if code[1] else " that nothing references"),
+            f"{plural(len(orphans), 'ledger')} {', '.join(map(str, ids[:NAMED]))}{' …' if len(orphans) > NAMED else ''}",
+            f"{counted(len(orphans), 'ledger')} of {counted(size_bytes, 'byte')}{fate}",
             {
-                "ledgers": ledgers,
-                "entries": entries,
+                "ledgers": len(orphans),
+                "entries": sum(one.entries for one in orphans),
                 "bytes": size_bytes,
-                "ledgerIds": examples[code],
-                "ledgerId": examples[code][0],
+                "ledgerIds": ids,
+                "ledgerId": ids[0],
             },
-            severity=Severity.WARNING if code[1] or (size_bytes >= LEAKED_BYTES and not is_free) else Severity.NOTE,
+            severity=Severity.WARNING if is_off_list or (size_bytes >= LEAKED_BYTES and not is_free) else Severity.NOTE,
         )
-        yield rules[code].found(evidence)
+        yield rule.found(evidence)
 
 
 @DISK_RULES.row(

@@ -30,7 +30,7 @@ from pulsar_admin.store.model.resources import cluster_path
 from pulsar_admin.store.names import Position, shell_word
 from pulsar_admin.store.rules.backlogs import CHUNK_RULES, MARKER_RULES
 from pulsar_admin.store.rules.finding import Severity
-from pulsar_admin.store.rules.rule import Evidence, Rule
+from pulsar_admin.store.rules.rule import Evidence, Rule, here
 from pulsar_admin.store.rules.transactions import TRANSACTION_RULES
 from pulsar_admin.store.rules.words import LISTED_AT_ONCE, REBUILD, forced_reset
 from pulsar_admin.store.timespec import format_age_ms, format_time_ms, shown_time, shown_with_age
@@ -123,13 +123,13 @@ def _cursor_lost(facts: SubscriptionFacts) -> Iterator[Evidence]:
     if cursor.source is CursorSource.FALLBACK:
         recoverable = None if cursor.recoverable is None else str(cursor.recoverable.mark_delete)
         said = f" The entries of that ledger still say {recoverable}, which no broker sees." if recoverable else ""
-        yield Evidence.here(
+        yield here(
             f"The position of {cursor.name} is lost: its cursor ledger {ledger_id} cannot be read. A broker starts it "
             f"at {cursor.mark_delete}, the position in its metadata: messages acknowledged since are delivered again.{said}",
             {"cursorLedger": ledger_id, **_marked(facts), "recoverable": recoverable},
         )
     elif cursor.skipped_entries:
-        yield Evidence.here(
+        yield here(
             f"{cursor.name} is at {cursor.mark_delete}, an older state: the newest "
             f"{counted(cursor.skipped_entries, 'state')} in its cursor ledger {ledger_id} cannot be read. Messages "
             "acknowledged since are delivered again.",
@@ -175,7 +175,7 @@ def _cursor_ahead(facts: SubscriptionFacts) -> Iterator[Evidence]:
         elif _names(facts.of, facts.ahead.ledger_id):  # while another owner is stored for it
             harmless = f" Its list lacks ledger {facts.ahead.ledger_id} that names it as its topic."
             mend = REBUILD
-        yield Evidence.here(
+        yield here(
             f"{cursor.name} is stored at {facts.ahead}, {beyond}: a broker starts it at {cursor.mark_delete}, the end{only}.{harmless}",
             {**_marked(facts), "lastLedger": ledger_id},
             severity=Severity.NOTE if is_before else None,
@@ -186,7 +186,7 @@ def _cursor_ahead(facts: SubscriptionFacts) -> Iterator[Evidence]:
 def _compaction(facts: SubscriptionFacts) -> Iterator[Evidence]:
     cursor, left = facts.cursor, facts.pending_entries
     if cursor.name == COMPACTION_CURSOR and left:
-        yield Evidence.here(
+        yield here(
             f"{cursor.name} is the horizon of compaction, {cursor.mark_delete}: it moves only when compaction runs, and holds back the "
             f"{_entries(left)} after it until then.",
             {"horizon": str(cursor.mark_delete), "entries": left},
@@ -202,7 +202,7 @@ def _deduplication(facts: SubscriptionFacts) -> Iterator[Evidence]:
         if is_on is False:
             moves = "no broker moves it, as deduplication is off"
         drop = f"pulsar-admin topics unsubscribe {_words(facts)} --force"
-        yield Evidence.here(
+        yield here(
             f"{cursor.name} is deduplication's cursor, {cursor.mark_delete}: {moves}; it holds back the {_entries(left)} after it.",
             {"entries": left, "enabled": is_on},
             mend=drop if is_on is False else None,
@@ -212,7 +212,7 @@ def _deduplication(facts: SubscriptionFacts) -> Iterator[Evidence]:
 def _batch_acks(facts: SubscriptionFacts) -> Iterator[Evidence]:
     name, batches = facts.cursor.name, facts.forgotten_batches
     if batches:
-        yield Evidence.here(
+        yield here(
             f"{name} has acknowledged {counted(batches, 'batch')} in part. No broker before 5.0 reads that back from the metadata: it "
             f"delivers {plural(batches, 'this batch', 'these batches')} whole when it loads the topic.",
             {"batches": batches},
@@ -224,7 +224,7 @@ def _replicator(facts: SubscriptionFacts) -> Iterator[Evidence]:
     if name.startswith(REPLICATOR_PREFIX) and left:
         cluster = name.removeprefix(REPLICATOR_PREFIX)
         is_known = find_node(facts.of.reader.txn, cluster_path(cluster)) is not None
-        yield Evidence.here(
+        yield here(
             f"{name} is the cursor of replication to {cluster}: it moves when that cluster takes messages; {_entries(left)} "
             f"{plural(left, 'waits', 'wait')}.",
             {"cluster": cluster, "entries": left},
@@ -262,14 +262,14 @@ def _lost(facts: SubscriptionFacts, *, is_next: bool) -> Iterator[Evidence]:
         past = f"pulsar-admin topics clear-backlog {_words(facts)}"
     else:
         past = f"pulsar-admin topics reset-cursor {_words(facts)} -m {facts.of.topic.at_rank(loss.end)}"
-    yield Evidence.here(f"{lead}: {broken.broker()}.", evidence, past)
+    yield here(f"{lead}: {broken.broker()}.", evidence, past)
 
 
 def _not_imported(facts: SubscriptionFacts) -> Iterator[Evidence]:
     cursor, absent = facts.cursor, facts.cursor_bookies
     if absent:
         ledger_id = cursor.info.cursors_ledger_id
-        yield Evidence.here(
+        yield here(
             f"The position of {cursor.name} is unknown: the newest entries of its cursor ledger {ledger_id} may be on "
             f"{', '.join(absent)}, which {plural(len(absent), 'is', 'are')} not imported. The answer is for "
             f"{cursor.mark_delete}, an older state.",
@@ -288,7 +288,7 @@ def _not_imported(facts: SubscriptionFacts) -> Iterator[Evidence]:
         if count
         else "more may be written there"
     )
-    yield Evidence.here(
+    yield here(
         f"{', '.join(bookies) or 'A bookie'} {plural(len(bookies), 'is', 'are')} not imported: {what}, from {first} on, in "
         f"{counted(len(unseen), 'ledger')}.",
         {"bookies": bookies, "entries": count, "ledgers": [broken.ledger_id for broken in unseen], "first": str(first)},
@@ -299,7 +299,7 @@ def _not_imported(facts: SubscriptionFacts) -> Iterator[Evidence]:
 def _unreadable(facts: SubscriptionFacts) -> Iterator[Evidence]:
     error, oldest = facts.next_message, facts.oldest
     if isinstance(error, Unknown) and oldest is not None and not (facts.is_oldest_lost or facts.is_oldest_offloaded):
-        yield Evidence.here(
+        yield here(
             f"{oldest}, the oldest entry that is not acknowledged, cannot be read: {error.why}.",
             {"position": str(oldest), "error": error.code},
             f"pulsar-admin ledgers verify {oldest.ledger_id}",
@@ -308,7 +308,7 @@ def _unreadable(facts: SubscriptionFacts) -> Iterator[Evidence]:
 
 def _offloaded(facts: SubscriptionFacts) -> Iterator[Evidence]:
     if facts.is_oldest_offloaded:
-        yield Evidence.here(
+        yield here(
             f"{facts.oldest}, the oldest entry that is not acknowledged, is in tiered storage, where a broker reads it; its ledger was "
             "not imported from there.",
             {"position": str(facts.oldest)},
@@ -330,13 +330,13 @@ def _delayed(facts: SubscriptionFacts, *, is_next: bool) -> Iterator[Evidence]:
     times = f"the next is due {shown_with_age(not_due.next_due_ms, now_ms)}, the last {shown_time(not_due.last_due_ms)}"
     evidence = {"entries": not_due.entries, "nextDue": not_due.next_due_ms, "lastDue": not_due.last_due_ms}
     if first is not None and is_next:
-        yield Evidence.here(
+        yield here(
             f"{first.position}, the oldest entry that is not acknowledged, is delayed until "
             f"{shown_with_age(first.deliver_at_ms, now_ms)}: {_says(first, now_ms)}. {later}; {times}.",
             {**evidence, **_told(facts)},
         )
     else:
-        yield Evidence.here(f"{later}: {times}.", evidence)
+        yield here(f"{later}: {times}.", evidence)
 
 
 def _ack_holes(facts: SubscriptionFacts) -> Iterator[Evidence]:
@@ -346,7 +346,7 @@ def _ack_holes(facts: SubscriptionFacts) -> Iterator[Evidence]:
     behind, left = facts.acknowledged_entries, facts.hole_entries
     later = counted(behind, "later entry", "later entries")
     spans = [_span(topic.at_rank(start), topic.at_rank(end - 1)) for start, end in holes]
-    yield Evidence.here(
+    yield here(
         f"Stuck at {oldest}{_said(facts)}: it is unacknowledged, but {later} {plural(behind, 'is', 'are')} acknowledged. "
         f"{counted(len(holes), 'hole')} with {_entries(left)} in all: {listed(spans, _HOLES)}.",
         {
@@ -369,7 +369,7 @@ def stores_most_ranges(facts: SubscriptionFacts) -> bool:
 def _ranges_limit(facts: SubscriptionFacts) -> Iterator[Evidence]:
     if stores_most_ranges(facts):
         count = len(facts.cursor.state.ranges)
-        yield Evidence.here(
+        yield here(
             f"{facts.cursor.name} stores {count:,} ranges of acknowledgements. A broker keeps {RANGES_MAX:,} unless "
             "managedLedgerMaxUnackedRangesToPersist says more: what was acknowledged after them is redelivered when it restarts.",
             {"ranges": count, "limit": RANGES_MAX},
@@ -384,7 +384,7 @@ def _transactions_unknown(facts: SubscriptionFacts) -> Iterator[Evidence]:
     acks = f"Which transactions hold acknowledgements of {facts.cursor.name} is not known", facts.pending_acks
     for what, fact in (unknown, acks):
         if isinstance(fact, Unknown):
-            yield Evidence.here(f"{what}: {fact.why}.", {"error": fact.code})
+            yield here(f"{what}: {fact.why}.", {"error": fact.code})
 
 
 def _open_transaction(facts: SubscriptionFacts, *, is_next: bool) -> Iterator[Evidence]:
@@ -402,7 +402,7 @@ def _open_transaction(facts: SubscriptionFacts, *, is_next: bool) -> Iterator[Ev
         if known is None
         else f" since {shown_with_age(known.start_ms, facts.of.now_ms)} with a timeout of {format_age_ms(known.timeout_ms)}"
     )
-    yield Evidence.here(
+    yield here(
         f"Nothing is delivered{'' if is_next else ' from there on'}: {first} belongs to transaction {txn}, "
         f"which is open{since}, and a broker reads only what comes before it{others if len(buffer.first) > 1 else ''}."
         + (f" No broker loads coordinator {txn.most}, so nothing ends the transaction." if lost else ""),
@@ -419,7 +419,7 @@ def _aborted(facts: SubscriptionFacts) -> Iterator[Evidence]:
     buffer = known(facts.buffer)
     aborted = 0 if buffer is None else len(buffer.aborted)
     if aborted and facts.pending:
-        yield Evidence.here(
+        yield here(
             f"{counted(aborted, 'transaction')} of this topic {plural(aborted, 'was', 'were')} aborted: their messages are in the topic, "
             "and a broker skips them.",
             {"transactions": aborted},
@@ -429,7 +429,7 @@ def _aborted(facts: SubscriptionFacts) -> Iterator[Evidence]:
 def _pending_acks(facts: SubscriptionFacts) -> Iterator[Evidence]:
     acks = tuple(known(facts.pending_acks) or ())
     if acks:
-        yield Evidence.here(
+        yield here(
             f"{counted(len(acks), 'open transaction')} ({listed(acks, _SHOWN)}) {plural(len(acks), 'holds', 'hold')} "
             f"acknowledgements of {facts.cursor.name}: they take effect when it is committed; if it is aborted, the "
             "messages are delivered again.",
@@ -459,12 +459,12 @@ def _not_loaded(facts: SubscriptionFacts) -> Iterator[Evidence]:
     """Upstream 4.0.8: ``BrokerService.getManagedLedgerConfig`` fails, and loading the topic with it."""
     policies, namespace = facts.of.policies, facts.of.topic.name.namespace
     if isinstance(policies, Unknown):
-        yield Evidence.here(
+        yield here(
             f"No broker loads the topic: its policies cannot be read ({policies.why}).",
             {"error": policies.code},
         )
     elif facts.of.is_namespace_bare:
-        yield Evidence.here(
+        yield here(
             f"No broker serves the topic: the policies of {namespace} are gone (Policies not found).",
             {"namespace": str(namespace)},
         )
@@ -473,7 +473,7 @@ def _not_loaded(facts: SubscriptionFacts) -> Iterator[Evidence]:
 def _not_opened(facts: SubscriptionFacts) -> Iterator[Evidence]:
     for broken in facts.of.broken:
         if broken.stops_loading:
-            yield Evidence.here(
+            yield here(
                 f"No broker loads the topic: it cannot open the last ledger, {broken.ledger_id} ({broken.what()}).",
                 {"ledger": broken.ledger_id, "reason": broken.reason},
                 mend=f"pulsar-admin ledgers missing {broken.ledger_id}",
@@ -488,7 +488,7 @@ def _ttl_unknown(facts: SubscriptionFacts) -> Iterator[Evidence]:
         return  # that is why no broker loads the topic
     for fact in (facts.overdue, facts.future_dated, facts.ttl_conflict):
         if isinstance(fact, Unknown):
-            yield Evidence.here(f"The effect of the TTL is unknown: {fact.why}.", {"error": fact.code})
+            yield here(f"The effect of the TTL is unknown: {fact.why}.", {"error": fact.code})
             return
 
 
@@ -497,7 +497,7 @@ def _ttl_never(facts: SubscriptionFacts) -> Iterator[Evidence]:
     if facts.pending and not facts.may_expire and ttl is not None:
         own = is_own(facts.cursor.name)
         whose = f"{facts.cursor.name} is the broker's own cursor" if own else "this is a system topic"
-        yield Evidence.here(
+        yield here(
             f"{_named(ttl)} expires nothing here: {whose}.",
             {"ttl": ttl.seconds, "source": ttl.source},
         )
@@ -509,7 +509,7 @@ def _ttl_none(facts: SubscriptionFacts) -> Iterator[Evidence]:
         source = None if policies.message_ttl is None else policies.message_ttl.source
         expiry = {} if _is_young(facts) else _expiry(facts)
         set_to = "" if source is None else f" (it is 0, by the {source})"
-        yield Evidence.here(
+        yield here(
             f"No TTL applies{set_to}, so nothing expires (unless broker.conf sets `ttlDurationDefaultInSeconds`).",
             {"ttl": 0, "source": source, **expiry},
             mend=None if expiry else "",
@@ -533,7 +533,7 @@ def _ttl_future(facts: SubscriptionFacts) -> Iterator[Evidence]:
     if future is None or ttl is None:
         return
     producers = ", ".join(sorted(future.producers)[:_SHOWN])
-    yield Evidence.here(
+    yield here(
         f"{_named(ttl)} reaches {_entries(future.entries)} late: {plural(future.entries, 'it was', 'they were')} published in the "
         f"future, the first at {future.first}, the latest at {shown_with_age(future.latest_ms, now_ms)}, by {producers}. That one expires "
         f"on {shown_time(future.latest_ms + ttl.seconds * 1000)}.",
@@ -552,7 +552,7 @@ def _ttl_overdue(facts: SubscriptionFacts) -> Iterator[Evidence]:
         return
     extent = overdue.extent
     messages, expiry = counted_messages(extent.messages, extent.uncounted_entries), _expiry(facts)
-    yield Evidence.here(
+    yield here(
         f"{_named(ttl)} has passed for {_entries(extent.entries)} ({messages}), through {overdue.through}. A "
         "broker drops them when it has the topic loaded, within messageExpiryCheckIntervalInMinutes (5).",
         {**_ttl_values(facts, ttl), "messages": extent.messages, "through": str(overdue.through), **expiry},
@@ -567,7 +567,7 @@ def _ttl_later(facts: SubscriptionFacts) -> Iterator[Evidence]:
     if facts.overdue is not None and facts.overdue.extent.entries:
         return
     expires_ms = first.born_ms + ttl.seconds * 1000
-    yield Evidence.here(
+    yield here(
         f"{_named(ttl)} reaches {first.position}, the oldest unacknowledged entry, at {shown_with_age(expires_ms, now_ms)}.",
         {**_ttl_values(facts, ttl), "expires": expires_ms},
         f"pulsar-admin topics expire-messages {_words(facts)} --forecast {format_age_ms(2 * ttl.seconds * 1000)}"
@@ -579,7 +579,7 @@ def _ttl_later(facts: SubscriptionFacts) -> Iterator[Evidence]:
 def _ttl_drops_delayed(facts: SubscriptionFacts) -> Iterator[Evidence]:
     conflict = known(facts.ttl_conflict)
     if conflict is not None:
-        yield Evidence.here(
+        yield here(
             f"The TTL of {format_age_ms(conflict.ttl_seconds * 1000)} ({conflict.source}) drops "
             f"{counted(conflict.messages, 'delayed entry', 'delayed entries')} before they are due, {conflict.first[0]} among them.",
             {"ttl": conflict.ttl_seconds, "entries": conflict.messages, "first": [str(one) for one in conflict.first]},
@@ -629,7 +629,7 @@ def _quota(facts: SubscriptionFacts, *, is_reached: bool) -> Iterator[Evidence]:
                 f"{format_age_ms(state.limit)}"
             )
             figures = {"closed": state.closed_ms, "limitTime": state.quota.limit_time_seconds}
-        yield Evidence.here(
+        yield here(
             f"The backlog quota {state.kind} ({state.source}, {policy}) {verdict}: {text}.",
             {"type": state.kind, "policy": policy, "source": state.source, "slowest": state.slowest, **figures},
         )
@@ -654,7 +654,7 @@ def _backlog(facts: SubscriptionFacts) -> Iterator[Evidence]:
     messages = "" if is_unseen else f" ({counted(given, 'message')}{of_them})"
     waits = f"{_entries(extent.entries)}{messages} {plural(extent.entries, 'waits', 'wait')}"
     but = "; part of the backlog was not imported" if is_unseen else ""
-    yield Evidence.here(
+    yield here(
         f"No obstacle found: {waits} for a consumer{but}; the first is {facts.oldest}{_said(facts)}.",
         {
             "entries": extent.entries,
@@ -673,7 +673,7 @@ def _consumed(facts: SubscriptionFacts) -> Iterator[Evidence]:
     text = (
         f"everything up to {topic.last_confirmed} is acknowledged" if topic.number_of_entries else "the topic is empty"
     )
-    yield Evidence.here(f"{facts.cursor.name} has no backlog: {text}.", _marked(facts))
+    yield here(f"{facts.cursor.name} has no backlog: {text}.", _marked(facts))
 
 
 _CRITICAL, _WARNING, _NOTE = Severity.CRITICAL, Severity.WARNING, Severity.NOTE

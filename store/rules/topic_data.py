@@ -231,11 +231,13 @@ def _judge_ledger(txn: Txn, topic: Topic, listed: TopicLedger) -> Iterator[Findi
     except errors.StoreError:
         return  # the sweeps over nodes and ledgers tell
     lacks_metadata = ledger is None or ledger.metadata is None
-    if lacks_metadata and (broken := find_broken_ledger(txn, topic, listed)) is not None and broken.cure:
+    broken = find_broken_ledger(txn, topic, listed) if lacks_metadata else None
+    what_follows = "" if broken is None else broken.broker()
+    if broken is not None and broken.cure:
         yield LEDGER_WITHOUT_METADATA.at(
             where,
             "the topic lists this ledger, but BookKeeper has no metadata for it, and bookies that are not imported may have its entries; "
-            f"{broken.broker()}",
+            f"{what_follows}",
             f"import their disks: {broken.cure}",
             broken.cure,
             **_size(listed),
@@ -244,7 +246,7 @@ def _judge_ledger(txn: Txn, topic: Topic, listed: TopicLedger) -> Iterator[Findi
     if ledger is None:
         lost = (
             f"the topic lists this ledger, but BookKeeper has no metadata for it, and no imported file has its "
-            f"entries; {_broker(txn, topic, listed)}"
+            f"entries; {what_follows}"
         )
         repair = f"repair it with: pulsar-admin ledgers forget {listed.ledger_id}"
         rule, hint = (LEDGER_MISSING, repair) if topic.name.domain == PERSISTENT else (NEWER_LEDGER_MISSING, "")
@@ -252,7 +254,7 @@ def _judge_ledger(txn: Txn, topic: Topic, listed: TopicLedger) -> Iterator[Findi
         return
     if ledger.metadata is None:
         yield LEDGER_WITHOUT_METADATA.at(where, f"the topic lists this ledger, but BookKeeper has no metadata for it; "
-        f"{_broker(txn, topic, listed)}",
+        f"{what_follows}",
             repair_of(listed.ledger_id), **_size(listed),
         )  # fmt: skip
     elif not listed.is_open and ledger.metadata.state is LedgerState.CLOSED:
@@ -289,11 +291,6 @@ def repair_of(ledger_id: int) -> str:
 
 def _size(listed: TopicLedger) -> dict[str, object]:
     return {"ledgerId": listed.ledger_id, "entries": listed.entries, "bytes": listed.size_bytes}
-
-
-def _broker(txn: Txn, topic: Topic, listed: TopicLedger) -> str:
-    broken = find_broken_ledger(txn, topic, listed)
-    return "" if broken is None else broken.broker()
 
 
 def judge_missing(txn: Txn, ledger: Ledger, where: str) -> Iterator[Finding]:

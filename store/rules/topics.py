@@ -10,7 +10,7 @@ from pulsar_admin.store.facts.topics import SubscriptionFacts, TopicFacts
 from pulsar_admin.store.model.cursors import COMPACTION_CURSOR, DEDUP_CURSOR, Intervals
 from pulsar_admin.store.names import shell_word
 from pulsar_admin.store.rules.finding import Severity
-from pulsar_admin.store.rules.rule import Evidence, Rules, each_subscription
+from pulsar_admin.store.rules.rule import Evidence, Rules, each_subscription, here
 from pulsar_admin.store.rules.subscriptions import future_dated, quota_effect, stores_most_ranges
 from pulsar_admin.store.timespec import format_duration_ms, shown_time
 from pulsar_admin.store.wording import counted, plural
@@ -42,7 +42,7 @@ def _left_behind(facts: TopicFacts) -> Iterator[Evidence]:
             if ledgers
             else "will keep ledgers that no subscription needs"
         )
-        yield Evidence.here(
+        yield here(
             f"deduplication is off, and its cursor at {facts.mark_deletes[DEDUP_CURSOR]} still exists: it does not "
             f"move and {keeps}",
             _values(facts, ledgers, size),
@@ -69,7 +69,7 @@ def _holds(facts: TopicFacts) -> Iterator[Evidence]:
     ledgers, size = facts.held_by(DEDUP_CURSOR)
     replayed = facts.topic.entries_after(facts.mark_deletes[DEDUP_CURSOR])
     if replayed >= REPLAYED_ENTRIES:
-        yield Evidence.here(
+        yield here(
             f"a broker reads the {counted(replayed, 'entry')} after its cursor at {facts.mark_deletes[DEDUP_CURSOR]} before it "
             "has loaded the topic, which may take longer than `topicLoadTimeoutSeconds` (60)",
             _values(facts, ledgers, size),
@@ -78,7 +78,7 @@ def _holds(facts: TopicFacts) -> Iterator[Evidence]:
             Severity.WARNING,
         )
     elif size >= HELD_BYTES:
-        yield Evidence.here(
+        yield here(
             f"its cursor at {facts.mark_deletes[DEDUP_CURSOR]} keeps {counted(ledgers, 'ledger')} of "
             f"{counted(size, 'byte')} that no subscription needs: {plural(ledgers, 'it', 'they')} can be deleted "
             "after the next snapshot, which a broker takes after new entries",
@@ -133,7 +133,7 @@ def _clock(facts: TopicFacts, *, is_ahead: bool) -> Iterator[Evidence]:
         if clocks.is_stamped
         else f"{'ahead' if is_ahead else 'behind'}, the furthest by at least {rough}: the times of their ledgers show no more"
     )
-    yield Evidence.here(
+    yield here(
         f"{what}{who} {told}",
         {**evidence, "messages": count},
         severity=Severity.NOTE if clocks.is_stamped else None,
@@ -189,7 +189,7 @@ TOPIC_RULES.row(
 def _closed_in_future(facts: TopicFacts) -> Iterator[Evidence]:
     clocks = facts.clocks
     if clocks.late_ledgers:
-        yield Evidence.here(
+        yield here(
             f"{counted(clocks.late_ledgers, 'ledger')} closed at up to {shown_time(clocks.latest_close_ms)}, in the "
             "future",
             {"ledgers": clocks.late_ledgers, "bytes": clocks.late_bytes},
@@ -214,7 +214,7 @@ def _ttl_blocked(facts: SubscriptionFacts) -> Iterator[Evidence]:
     ttl = known(facts.of.message_ttl) if facts.of.clocks.future_now else None
     future = future_dated(facts) if ttl is not None and facts.is_consumed else None
     if ttl is not None and future is not None and future.first == facts.oldest:
-        yield Evidence.here(
+        yield here(
             f"its first unacknowledged message {future.first} is from {shown_time(future.first_ms)}: a TTL of"
             f" {format_duration_ms(ttl.seconds * 1000)} expires nothing after it while its ledger is open",
             {
@@ -243,7 +243,7 @@ def _ttl_blocked(facts: SubscriptionFacts) -> Iterator[Evidence]:
 def _delay_beyond_ttl(facts: SubscriptionFacts) -> Iterator[Evidence]:
     drops = known(facts.ttl_conflict)
     if drops is not None:
-        yield Evidence.here(
+        yield here(
             f"a TTL of {format_duration_ms(drops.ttl_seconds * 1000)} ({drops.source}) drops"
             f" {counted(drops.messages, 'delayed message')} before {plural(drops.messages, 'it is', 'they are')} due,"
             f" {drops.first[0]} first",
@@ -387,7 +387,7 @@ def _policies_unreadable(facts: TopicFacts) -> Iterator[Evidence]:
     error = events.error if isinstance(events, Unknown) else None
     if error is not None and isinstance(error.__cause__ or error, _DAMAGED):
         namespace = str(facts.topic.name.namespace)
-        yield Evidence.here(
+        yield here(
             f"no broker loads a topic of its namespace: {error.message}",
             {"namespace": namespace},
         )
@@ -413,7 +413,7 @@ def _policies_unreadable(facts: TopicFacts) -> Iterator[Evidence]:
 def _ranges_at_limit(facts: SubscriptionFacts) -> Iterator[Evidence]:
     if stores_most_ranges(facts):
         count = len(facts.cursor.state.ranges)
-        yield Evidence.here(
+        yield here(
             f"{count:,} ranges of acknowledgements are stored, the maximum that a broker keeps", {"ranges": count}
         )
 
@@ -440,7 +440,7 @@ def _compaction_inconsistent(facts: TopicFacts) -> Iterator[Evidence]:
             look = (
                 None if facts.topic.number_of_entries else f"pulsar-admin compaction status {shell_word(facts.where)}"
             )
-            yield Evidence.here(text, mend=look)
+            yield here(text, mend=look)
 
 
 @TOPIC_RULES.row(
@@ -461,7 +461,7 @@ def _compaction_stale(facts: TopicFacts) -> Iterator[Evidence]:
         return
     ledgers, size = facts.held_by(COMPACTION_CURSOR)
     if size and not facts.compaction_threshold:
-        yield Evidence.here(
+        yield here(
             f"no threshold triggers compaction, and __compaction at {own.mark_delete} keeps "
             f"{counted(ledgers, 'ledger')} of {counted(size, 'byte')} that all subscriptions are past",
             {"ledgers": ledgers, "bytes": size, "horizon": str(own.mark_delete)},
@@ -489,7 +489,7 @@ def _ledgers_tiny(facts: TopicFacts) -> Iterator[Evidence]:
         return
     entries = sum(ledger.entries for ledger in closed)
     if entries < TINY_ENTRIES * len(closed):
-        yield Evidence.here(
+        yield here(
             f"{len(closed):,} closed ledgers with {entries / len(closed):.1f} entries on average",
             {"ledgers": len(closed), "averageEntries": round(entries / len(closed), 1)},
         )
@@ -530,7 +530,7 @@ def _ledger_list_large(facts: TopicFacts) -> Iterator[Evidence]:
     count = len(facts.topic.ledgers)
     size = facts.node_bytes if count >= TINY_LEDGERS else 0
     if size * 2 >= NODE_BYTES:
-        yield Evidence.here(
+        yield here(
             f"the list of its {count:,} ledgers has {size:,} bytes; ZooKeeper takes {NODE_BYTES:,}",
             {"ledgers": count, "nodeBytes": size},
             severity=Severity.CRITICAL if size * 10 >= NODE_BYTES * 9 else None,

@@ -8,7 +8,7 @@ from pulsar_admin.store.facts.topics import SubscriptionFacts
 from pulsar_admin.store.facts.transactions import PendingAckLog
 from pulsar_admin.store.model.broken import NO_METADATA, BrokenLedger
 from pulsar_admin.store.rules.finding import Severity
-from pulsar_admin.store.rules.rule import Evidence, Rules
+from pulsar_admin.store.rules.rule import Evidence, Rules, here
 from pulsar_admin.store.wording import listed, plural
 
 _NAMED = 5
@@ -39,7 +39,7 @@ def _replay_endless(facts: SubscriptionFacts) -> Iterator[Evidence]:
     log = known(facts.pending_ack_log)
     if log is not None and log.endless_until is not None:
         ends = "lists no ledger" if log.endless_until.ledger_id < 0 else f"is empty and ends at {log.endless_until}"
-        yield Evidence.here(
+        yield here(
             f"its pending-ack log {ends}, but the log's cursor is at {log.mark_delete}, an entry of a deleted ledger: a broker reads in an "
             "endless loop, and nobody can open the subscription",
             {**_log_of(facts, log), "markDelete": str(log.mark_delete), "position": str(log.endless_until)},
@@ -51,7 +51,7 @@ def _lost(facts: SubscriptionFacts, is_meant: Callable[[BrokenLedger], bool]) ->
     lost = [] if log is None else [broken for broken in log.lost if is_meant(broken)]
     if log is not None and lost:
         ids = [broken.ledger_id for broken in lost]
-        yield Evidence.here(
+        yield here(
             f"{plural(len(ids), 'ledger', 'ledgers')} {listed(ids, _NAMED)} of its pending-ack log cannot be read "
             f"({lost[0].what()}): a broker never finishes replaying the log, and nobody can open the subscription",
             {**_log_of(facts, log), "ledgerIds": ids, "entries": sum(broken.lost_entries for broken in lost)},
