@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +14,7 @@ from pulsar_admin.store.db.files import iter_logs
 from pulsar_admin.store.db.owners import Owner, OwnerKind
 from pulsar_admin.store.db.unserved import iter_unserved
 from pulsar_admin.store.errors import StoreError
+from pulsar_admin.store.facts import fact
 from pulsar_admin.store.facts.topics import TopicFacts
 from pulsar_admin.store.model.broken import GONE, Missing, Thinned, find_missing, iter_thinned, iter_unreadable
 from pulsar_admin.store.model.coverage import (
@@ -93,7 +93,7 @@ class BookieFacts:
         self._reader = reader
         self._topics: dict[str, tuple[Topic, str, int]] = {}
 
-    @cached_property
+    @fact
     def here(self) -> dict[str, Bookie]:
         """The bookies that were imported, by id; those without one are left out."""
         return {bookie.bookie_id: bookie for bookie in iter_imported_bookies(self._info) if bookie.bookie_id}
@@ -102,7 +102,7 @@ class BookieFacts:
         """Return how a command line names the disks of a bookie."""
         return disks_of(self._info, bookie_id)
 
-    @cached_property
+    @fact
     def unreadable(self) -> tuple[Unreadable, ...]:
         """The ledgers of which clients do not get all, though files have it or since bookies are gone."""
         txn, gone = self._reader.txn, find_gone_bookies(self._reader.txn)
@@ -130,7 +130,7 @@ class BookieFacts:
         """Whether the index of a bookie is DbLedgerStorage's, which a salvage rebuilds."""
         return bookie_id not in self.here or has_database(self.here[bookie_id])
 
-    @cached_property
+    @fact
     def thinned(self) -> tuple[Thinned, ...]:
         """The ledgers that bookies which are gone left with fewer copies, and nothing worse."""
         return tuple(iter_thinned(self._reader.txn))
@@ -159,7 +159,7 @@ class BookieFacts:
         rank = topic.ranks[topic.ids.index(ledger_id) + 1] if ledger_id in topic.ids else 0
         return f"subscription {slowest} of {name} is not past it" if place < rank else ""
 
-    @cached_property
+    @fact
     def lost_logs(self) -> tuple[LostLog, ...]:
         """The entry logs that indexes of bookies lead to and that are not there, as far as the disks are at hand."""
         lacking: dict[str, list[int]] = {}

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
-from functools import cached_property
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -22,6 +21,7 @@ from pulsar_admin.store.errors import IndexCorrupt, Refused, SourceNotFound, Sto
 from pulsar_admin.store.facts import (
     Fact,
     Unknown,
+    fact,
     file_sums,
     managed_ledgers,
     partitions,
@@ -83,8 +83,13 @@ class ClusterFacts:
     altered_rows = _of_txn(rows.altered_rows)
     bare_namespaces = _of_txn(find_bare_namespaces)
     beyond_counter = _of_txn(unlisted.find_beyond_counter)
+    bookies = _of_reader(BookieFacts)
     disagreeing_partitions = _of_txn(partitions.find_disagreeing)
     disks = _of_txn(file_sums.read_disk_usage)
+    has_rocksdb = _of_txn(lambda txn: any(source.get("kind") == "standalone" for source in txn.store.info.sources))
+    """Whether the metadata comes from a standalone's RocksDB, not from ZooKeeper."""
+    is_refresh_unfinished = _of_txn(lambda txn: txn.get("state", UNFINISHED_REFRESH) is not None)
+    """Whether a ``store refresh`` or ``store add`` was stopped or is running: the rest is not in the store yet."""
     journal_only = _of_txn(file_sums.journal_only)
     log_ends = _of_txn(lambda txn: tuple(damage.reason for damage in iter_log_ends(txn)))
     """How ZooKeeper's newest log may have had more than was read, where nothing shows whether it had."""
@@ -95,7 +100,15 @@ class ClusterFacts:
     """Damage of the metadata's files that lost nothing, because other files have the same data."""
     other_ledgers = _of_txn(managed_ledgers.other_ledgers)
     scalable_topics = _of_txn(scalable.read_scalable_topics)
+    sharing_pulsars = _of_txn(lambda txn: stored_roots(txn.store.info).shared)
+    """The chroots of other Pulsars in the same ZooKeeper that may use this BookKeeper."""
+    stuck_logs = _of_txn(lambda txn: file_sums.read_disk_totals(txn, _STUCK_MAX).stuck)
+    """The entry logs with dead bytes beside live ones, those with most of them first; a thousand at most."""
     unassigned_coordinators = _of_reader(transactions.find_unassigned)
+    unclosed = Fact(lambda facts: Unclosed())
+    """Unclosed ledgers of the topics added so far: a pass over all topics adds each of them."""
+    unfinished_sources = _of_txn(lambda txn: tuple(one["path"] for one in txn.store.info.sources if UNFINISHED in one))
+    """The paths that a stopped ``store add`` was reading."""
     unknown_trees = _of_txn(trees.unknown_trees)
     unknown_values = _of_txn(values.unknown_values)
     vanished = _of_reader(find_vanished)
@@ -144,24 +157,14 @@ class ClusterFacts:
                 continue
             yield TopicFacts(self.reader, topic, now_ms, budget)
 
-    @cached_property
-    def unclosed(self) -> Unclosed:
-        """Unclosed ledgers of the topics added so far: a pass over all topics adds each of them."""
-        return Unclosed()
-
-    @cached_property
+    @fact
     def leaked(self) -> tuple[Orphan, ...]:
         """Unreferenced ledgers, except those that may be the only copy of something, and those whose references are unknown."""
         kept, untold = kept_ledgers(self.reader.txn), (Unlisted.NEWER, Unlisted.UNLISTED)
         rows = iter_orphans(self.reader.txn)
         return tuple(one for one in rows if one.ledger_id not in kept and one.reason not in untold)
 
-    @cached_property
-    def stuck_logs(self) -> tuple[file_sums.StuckLog, ...]:
-        """The entry logs with dead bytes beside live ones, those with most of them first; a thousand at most."""
-        return file_sums.read_disk_totals(self.reader.txn, _STUCK_MAX).stuck
-
-    @cached_property
+    @fact
     def start_facts(self) -> tuple[StartFact, ...]:
         """What keeps the imported bookies and ZooKeeper servers from starting, or makes them start with less than they had, as far as a
         look at their files tells."""
@@ -177,26 +180,21 @@ class ClusterFacts:
                 registered = starts.read_registered(self.reader.txn) if self.has_metadata else None
             layout = find_node(self.reader.txn, LAYOUT)
         registered = None if altered else registered
-        fact = starts.find_layout_fact(None if layout is None else layout.value)
-        if fact is not None:
-            yield fact
+        of_layout = starts.find_layout_fact(None if layout is None else layout.value)
+        if of_layout is not None:
+            yield of_layout
         for bookie in iter_imported_bookies(info):
             yield from starts.iter_bookie_facts(bookie, registered, thorough=thorough, read=read)
         with suppress(Refused, SourceNotFound, OSError):
             for server in find_servers(info.sources):
                 yield from starts.iter_server_facts(server, thorough=thorough)
 
-    @property
-    def has_rocksdb(self) -> bool:
-        """Whether the metadata comes from a standalone's RocksDB, not from ZooKeeper."""
-        return any(source.get("kind") == "standalone" for source in self.store.info.sources)
-
-    @cached_property
+    @fact
     def unlisted_ledgers(self) -> HeldLedgers | None:
         """Ledgers that bookies hold and nothing lists or references, for an unknown reason."""
         return held_ledgers(self.reader.txn, self._unlisted)
 
-    @cached_property
+    @fact
     def not_indexed(self) -> dict[str, list[int]]:
         """Of the unlisted ledgers those that only entry logs have, and no bookie's index, by the bookies with such a log."""
         from pulsar_admin.store.facts.indexes import find_collected
@@ -210,49 +208,29 @@ class ClusterFacts:
                     ledgers.setdefault(bookie, []).append(ledger_id)
         return dict(sorted(ledgers.items()))
 
-    @cached_property
+    @fact
     def unknown_bookies(self) -> tuple[str, ...] | Unknown:
         """The imported bookies that the metadata names nowhere, neither in a cookie nor in an ensemble."""
         names = find_unknown_bookies(self.reader.txn)
         return Unknown("there is no metadata, or no cookie says which bookies these are") if names is None else names
 
-    @cached_property
+    @fact
     def has_bookkeeper(self) -> bool | Unknown:
         """Whether the metadata has BookKeeper's part: its layout (``LedgerLayout``), or any ledger."""
         if not self.has_metadata:
             return Unknown("there is no metadata")
         return not trees.lacks_ledgers(self.reader.txn)
 
-    @cached_property
+    @fact
     def bare_ledgers(self) -> int:
         """How many ledgers the metadata lists where it has nothing that brokers keep of them; 0 where it has."""
         txn = self.reader.txn
         return sum(1 for _ in iter_ledger_ids(txn)) if trees.lacks_managed_ledgers(txn) else 0
 
-    @cached_property
-    def sharing_pulsars(self) -> tuple[str, ...]:
-        """The chroots of other Pulsars in the same ZooKeeper that may use this BookKeeper."""
-        return stored_roots(self.store.info).shared
-
-    @cached_property
+    @fact
     def has_metadata(self) -> bool:
         """Whether a metadata store was imported. One whose addition was stopped is not: its nodes come last, and all together."""
         return any(
             source["kind"] != "bookie" and not (self.is_refresh_unfinished and UNFINISHED in source)
             for source in self.store.info.sources
         )
-
-    @cached_property
-    def is_refresh_unfinished(self) -> bool:
-        """Whether a ``store refresh`` or ``store add`` was stopped or is running: the rest is not in the store yet."""
-        return self.reader.txn.get("state", UNFINISHED_REFRESH) is not None
-
-    @cached_property
-    def unfinished_sources(self) -> tuple[str, ...]:
-        """The paths that a stopped ``store add`` was reading."""
-        return tuple(source["path"] for source in self.store.info.sources if UNFINISHED in source)
-
-    @cached_property
-    def bookies(self) -> BookieFacts:
-        """Facts of the bookies."""
-        return BookieFacts(self.reader)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +16,7 @@ from pulsar_admin.store.db.environment import Store, Txn
 from pulsar_admin.store.db.files import LogFile, iter_damage, iter_logs
 from pulsar_admin.store.db.unserved import read_misled_bookies
 from pulsar_admin.store.errors import StoreError
+from pulsar_admin.store.facts import fact
 from pulsar_admin.store.facts.cluster import ClusterFacts
 from pulsar_admin.store.facts.file_sums import indexed_sizes
 from pulsar_admin.store.model.coverage import served_elsewhere, served_of
@@ -130,19 +130,19 @@ class DeepFacts(ClusterFacts):
         """Whether ``store salvage`` takes a bookie: it refuses one that has ``.idx`` files instead of databases."""
         return has_database(bookie)
 
-    @cached_property
+    @fact
     def gone(self) -> frozenset[int]:
         """The catalogued files that are gone, or are not what was imported."""
         states = {log.file_id: file_state(log, self.store.path, asks=True) for log in iter_logs(self.reader.txn)}
         return frozenset(file_id for file_id, state in states.items() if not state.holds_the_imported)
 
-    @cached_property
+    @fact
     def live(self) -> frozenset[int]:
         """Those that were written to since they were imported."""
         there = (log for log in iter_logs(self.reader.txn) if log.file_id not in self.gone)
         return frozenset(log.file_id for log in there if not _is_comparable(self.store, log))
 
-    @cached_property
+    @fact
     def proof(self) -> Proof | None:
         """What the engine proves without bringing rows here; None if it cannot, or if files have changed."""
         logs = [*iter_logs(self.reader.txn)]
@@ -163,14 +163,14 @@ class DeepFacts(ClusterFacts):
                 databases += (Database(one.index / LOCATIONS, one.logs) for one in storages)
         return prove(self.reader.txn, logs, databases, self.engine, self.advance)
 
-    @cached_property
+    @fact
     def _unchanged_logs(self) -> Mapping[Path, int]:
         """Path → file id of the logs that are where they were imported, and as they were."""
         store = self.store
         logs = ((log, log.locate(store.path)) for log in iter_logs(self.reader.txn))
         return {path: log.file_id for log, path in logs if path_state(log, path) is FileState.SAME}
 
-    @cached_property
+    @fact
     def deep_start_facts(self) -> tuple[StartFact, ...]:
         """Of ``start_facts`` those that only a look into databases, journals and snapshots finds."""
         return tuple(
