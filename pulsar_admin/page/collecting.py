@@ -16,12 +16,12 @@ from pulsar_admin.page.values import Due, Fact, Page, Rest, Share, Standing, Top
 from pulsar_admin.store.aliases import Array
 from pulsar_admin.store.errors import StoreError
 from pulsar_admin.store.facts.file_sums import DiskTotals, read_disk_totals
-from pulsar_admin.store.facts.topics import TopicFacts
+from pulsar_admin.store.facts.topics import SubscriptionFacts, TopicFacts
 from pulsar_admin.store.model.counts import DiskBytes, TopicCounts, read_disk_bytes, subscriptions_of
-from pulsar_admin.store.model.cursors import Cursor, backlog_entries, iter_cursor_names, pending_intervals, read_cursor
+from pulsar_admin.store.model.cursors import backlog_entries, iter_cursor_names, read_topic_cursor
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.resources import list_clusters
-from pulsar_admin.store.model.topics import Topic, iter_all_topics, read_topic
+from pulsar_admin.store.model.topics import iter_all_topics, read_topic
 from pulsar_admin.store.names import Position, parse_topic
 from pulsar_admin.store.policies.in_force import find_delivery
 from pulsar_admin.store.reports.cursor_timeline import delayed_ranks, make_strip
@@ -109,7 +109,8 @@ class _Collector:
         )
         # Of the ledgers that no cursor needs; one that cannot be read may need all of them.
         done_bytes = sum(ledger.size_bytes for ledger in topic.ledgers[: facts.consumed[0]])
-        standing = _Found(row, _oldest(topic, worst), done_bytes)
+        oldest = None if worst is None else SubscriptionFacts(facts, worst).oldest
+        standing = _Found(row, oldest, done_bytes)
         self.all += standing.sums
         self.namespaces[row.namespace] += standing.sums
         self.counts = self.counts.of(topic.name, (cursor for cursor, _ in facts.cursor_readings))
@@ -203,16 +204,12 @@ def _other_traffic(found: _Collector, traffic: Sequence[Timeline]) -> Rest:
     )
 
 
-def _oldest(topic: Topic, cursor: Cursor | None) -> Position | None:
-    pending = pending_intervals(topic, cursor.state) if cursor is not None else ()
-    return topic.at_rank(pending[0][0]) if pending else None
-
-
 def _with_age(reader: EntryReader, found: _Found) -> TopicRow:
-    if found.oldest is None:
-        return found.row
-    oldest_ms, _ = find_publish_ms(reader, found.oldest)
-    return replace(found.row, oldest_ms=oldest_ms)
+    return replace(found.row, oldest_ms=_publish_ms(reader, found.oldest))
+
+
+def _publish_ms(reader: EntryReader, position: Position | None) -> int | None:
+    return None if position is None else find_publish_ms(reader, position)[0]
 
 
 def _shares(rows: Iterable[_Found], left: Mapping[str, Rest]) -> Iterator[Share]:
@@ -232,30 +229,28 @@ def _standings(found: _Collector) -> tuple[list[Standing], list[_Waits]]:
     standings, due, scanned = [], [], 0
     for topic_name, name in found.worst.items():
         try:
-            topic = read_topic(found.reader.txn, parse_topic(topic_name))
-            cursor = read_cursor(found.reader.txn, found.reader, topic, name)
-            lost = TopicFacts(found.reader, topic, found.now_ms).lost
-            waits = _delays(found, topic, cursor, found.limits.scanned - scanned)
+            topic, cursor = read_topic_cursor(found.reader, parse_topic(topic_name), name)
+            facts = SubscriptionFacts(TopicFacts(found.reader, topic, found.now_ms), cursor)
+            waits = _delays(facts, found.limits.scanned - scanned)
         except StoreError as error:
             found.unread.append(f"{topic_name} {name}: {error.message}")
             continue
-        scanned += backlog_entries(topic, cursor.state)
-        oldest = _oldest(topic, cursor)
-        oldest_ms = None if oldest is None else find_publish_ms(found.reader, oldest)[0]
-        standings.append(Standing(make_strip(topic, cursor, lost, None if waits is None else waits[0]), oldest_ms))
+        scanned += facts.pending_entries
+        strip = make_strip(facts, None if waits is None else waits[0])
+        standings.append(Standing(strip, _publish_ms(found.reader, facts.oldest)))
         if waits is not None and len(waits[1]):
             due.append(_Waits(topic_name, name, waits[1]))
     return standings, sorted(due, key=lambda one: -len(one.times))
 
 
-def _delays(found: _Collector, topic: Topic, cursor: Cursor, most: int) -> tuple[Array, Array] | None:
+def _delays(facts: SubscriptionFacts, most: int) -> tuple[Array, Array] | None:
     """Return ranks and due times of delayed messages; empty if delays are disabled, None for over ``most`` backlog entries."""
-    if backlog_entries(topic, cursor.state) > most:
+    if facts.pending_entries > most:
         return None
-    in_force = find_delivery(found.reader.txn, topic.name)
+    of = facts.of
+    in_force = find_delivery(of.reader.txn, of.topic.name)
     is_on = in_force is None or in_force.delivery.active
-    intervals = pending_intervals(topic, cursor.state) if is_on else ()
-    return delayed_ranks(found.reader, topic, intervals, found.now_ms)
+    return delayed_ranks(of.reader, of.topic, facts.pending if is_on else (), of.now_ms)
 
 
 def _charts_of_due(due: Sequence[_Waits], most: int) -> Iterator[Due]:

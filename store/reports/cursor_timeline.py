@@ -8,15 +8,8 @@ import numpy as np
 from msgspec import Struct
 
 from pulsar_admin.store.aliases import Array
-from pulsar_admin.store.model.cursors import (
-    Cursor,
-    Intervals,
-    backlog_entries,
-    iter_ledger_parts,
-    normal_ranges,
-    pending_intervals,
-    subtract,
-)
+from pulsar_admin.store.facts.topics import SubscriptionFacts
+from pulsar_admin.store.model.cursors import Intervals, iter_ledger_parts, subtract
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic
 from pulsar_admin.store.names import Position
@@ -79,19 +72,19 @@ def delayed_ranks(reader: EntryReader, topic: Topic, intervals: Intervals, now_m
     return np.concatenate(ranks), np.concatenate(times)
 
 
-def make_strip(topic: Topic, cursor: Cursor, lost: Intervals, delayed: Array | None, cells: int = CELLS) -> Strip:
-    """Return ``cursor``'s strip; ``lost``: see ``TopicFacts.lost``; ``delayed``: ranks that wait, None if not looked for."""
+def make_strip(facts: SubscriptionFacts, delayed: Array | None, cells: int = CELLS) -> Strip:
+    """Return a subscription's strip; ``delayed``: ranks that wait, None if not looked for."""
+    topic, cursor, lost = facts.of.topic, facts.cursor, facts.of.lost
     entries = topic.number_of_entries
     edges = np.unique(np.linspace(0, entries, min(cells, entries) + 1).astype(np.int64))
-    state = cursor.state
     waiting = np.zeros(max(len(edges) - 1, 0), np.int64)
     if delayed is not None and len(edges) > 1:
         waiting = np.histogram(delayed, edges)[0]
-    start = topic.place(state.mark_delete)
+    start = topic.place(cursor.state.mark_delete)
     columns = (  # one for each of STATES
         _covered(subtract(((0, start),) if start else (), lost), edges),
-        _covered(subtract(normal_ranges(topic, state), lost), edges),
-        _covered(subtract(pending_intervals(topic, state), lost), edges) - waiting,
+        _covered(subtract(facts.acknowledged, lost), edges),
+        _covered(subtract(facts.pending, lost), edges) - waiting,
         waiting,
         _covered(lost, edges),
     )
@@ -101,7 +94,7 @@ def make_strip(topic: Topic, cursor: Cursor, lost: Intervals, delayed: Array | N
         subscription=cursor.name,
         mark_delete=cursor.mark_delete,
         source=cursor.source,
-        backlog_entries=backlog_entries(topic, state),
+        backlog_entries=facts.pending_entries,
         cells=tuple(
             Cell(topic.at_rank(start), topic.at_rank(end - 1), tuple(row))
             for start, end, row in zip(edges[:-1].tolist(), edges[1:].tolist(), counts.tolist(), strict=True)

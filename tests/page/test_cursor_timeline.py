@@ -10,10 +10,10 @@ from pulsar_admin.page.collecting import Limits, collect_page
 from pulsar_admin.page.values import Page
 from pulsar_admin.store.codec.cursor import CursorInfo
 from pulsar_admin.store.db.environment import Txn, open_store
-from pulsar_admin.store.facts.topics import TopicFacts
-from pulsar_admin.store.model.cursors import read_cursor
+from pulsar_admin.store.facts.topics import SubscriptionFacts, TopicFacts
+from pulsar_admin.store.model.cursors import read_topic_cursor
 from pulsar_admin.store.model.ledgers import iter_entry_ids
-from pulsar_admin.store.model.reader import open_reader
+from pulsar_admin.store.model.reader import EntryReader, open_reader
 from pulsar_admin.store.model.topics import read_topic
 from pulsar_admin.store.names import Position, encode_name, parse_topic
 from pulsar_admin.store.reports.cursor_timeline import STATES, delayed_ranks, make_strip
@@ -31,13 +31,16 @@ _CASES = [
 ]
 
 
+def _facts_of(reader: EntryReader, name: str, subscription: str) -> SubscriptionFacts:
+    topic, cursor = read_topic_cursor(reader, parse_topic(name), subscription)
+    return SubscriptionFacts(TopicFacts(reader, topic, NOW_MS), cursor)
+
+
 @pytest.mark.parametrize(("name", "subscription"), _CASES)
 def test_a_strip_has_the_backlog_and_the_ranges_that_the_broker_said(name: str, subscription: str) -> None:
     said = _ORACLE["topics"][name]
     with open_store(imported("small", "clean")) as store, open_reader(store) as reader:
-        topic = read_topic(reader.txn, parse_topic(name))
-        cursor = read_cursor(reader.txn, reader, topic, subscription)
-        strip = make_strip(topic, cursor, TopicFacts(reader, topic, NOW_MS).lost, None, cells=7)
+        strip = make_strip(_facts_of(reader, name, subscription), None, cells=7)
     backlog = said["stats"]["subscriptions"][subscription]["msgBacklog"]
     assert strip.count("unacknowledged") == strip.backlog_entries == backlog
     stats = said["internal_stats"]
@@ -51,9 +54,9 @@ def test_delayed_entries_are_those_that_producers_asked_for() -> None:
     dues = sorted(row["due"] for row in _ORACLE["sent"] if row["due"] and row["topic"] == f"persistent://{name}")
     now_ms = dues[len(dues) // 2]
     with open_store(imported("small", "clean")) as store, open_reader(store) as reader:
-        topic = read_topic(reader.txn, parse_topic(name))
-        ranks, times = delayed_ranks(reader, topic, ((0, topic.number_of_entries),), now_ms)
-        strip = make_strip(topic, read_cursor(reader.txn, reader, topic, "audit"), (), ranks)
+        facts = _facts_of(reader, name, "audit")
+        ranks, times = delayed_ranks(reader, facts.of.topic, ((0, facts.of.topic.number_of_entries),), now_ms)
+        strip = make_strip(facts, ranks)
     wanted = [due for due in dues if due > now_ms]
     # The producer's own note of it may be off by what lies between its clock and its client's.
     assert all(abs(found - due) < 5 for found, due in zip(sorted(times.tolist()), wanted, strict=True))
@@ -72,10 +75,10 @@ def test_every_cell_counts_its_entries(tmp_path: Path, cells: int) -> None:
     )
     make_store(tmp_path / "store", {"public/default/t": MadeTopic(ledgers, cursors={"s": info})})
     with open_store(tmp_path / "store") as store, open_reader(store) as reader:
-        topic = read_topic(reader.txn, parse_topic("public/default/t"))
+        facts = _facts_of(reader, "public/default/t", "s")
+        topic = facts.of.topic
         here = {ledger_id: set(iter_entry_ids(reader.txn, ledger_id)) for ledger_id in topic.ids}
-        cursor = read_cursor(reader.txn, reader, topic, "s")
-        strip = make_strip(topic, cursor, TopicFacts(reader, topic, NOW_MS).lost, None, cells)
+        strip = make_strip(facts, None, cells)
     wanted: list[Counter[str]] = []
     for cell in strip.cells:
         counts: Counter[str] = Counter()
