@@ -301,9 +301,8 @@ def iter_server_facts(server: ServerFiles, *, thorough: bool) -> Iterator[StartF
         server.snapshots, max([base or 0, *(zxid for zxid, path in logs if path.stat().st_size)])
     ):
         yield StartFact(Start.EPOCHS, server.snapshots, None, {"why": why})
-    yield from _log_facts(
-        [one for one in logs if one[0] > (base or 0)], [one for one in logs if one[0] <= (base or 0)][-1:]
-    )
+    before = sum(zxid <= (base or 0) for zxid, _ in logs)
+    yield from _log_facts([path for _, path in logs[max(before - 1, 0) :]])
 
 
 def _why_epochs_refused(snapshots: Path, zxid: int) -> str:
@@ -343,10 +342,10 @@ def _is_readable(snapshot: SnapshotFile, thorough: bool) -> bool:
         return file.read() == _SEAL
 
 
-def _log_facts(later: list[tuple[int, Path]], earlier: list[tuple[int, Path]]) -> Iterator[StartFact]:
+def _log_facts(logs: Sequence[Path]) -> Iterator[StartFact]:
     """Yield where the replay of logs fails: of damage the first place, of long records the longest."""
     longest: tuple[int, Path] | None = None
-    for _, path in (*earlier, *later):
+    for path in logs:
         with path.open("rb") as file:
             data = FileBytes(file, os.fstat(file.fileno()).st_size)
             offset, why, size = _replay(data)

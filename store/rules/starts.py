@@ -1,7 +1,6 @@
 """Rules about starts: what keeps a bookie or a ZooKeeper server from starting, and unwanted effects of a start."""
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator
 
 from pulsar_admin.store.codec.bookie import LAST_MARK_FILE
 from pulsar_admin.store.codec.ledgermetadata import COOKIES
@@ -34,15 +33,12 @@ _REFUSALS = {
 }
 
 
-def refusal_text(bookie_id: str, refused: Mapping[str, Any]) -> str:  # Any: by the kind of refusal
+def refusal_text(one: StartFact) -> str:
     """Return why a bookie does not start with its cookies."""
-    directories = ", ".join(map(str, refused.get("directories", ())))
-    ours, theirs = refused.get("ours") or "none", refused.get("theirs") or "none"
-    return _REFUSALS[refused["refusal"]].format(bookie=bookie_id, ours=ours, theirs=theirs, directories=directories)
-
-
-def _refused(one: StartFact) -> str:
-    return refusal_text("" if one.bookie is None else one.bookie.bookie_id, one.values)
+    directories = ", ".join(map(str, one.values.get("directories", ())))
+    ours, theirs = one.values.get("ours") or "none", one.values.get("theirs") or "none"
+    bookie = "" if one.bookie is None else one.bookie.bookie_id
+    return _REFUSALS[one.values["refusal"]].format(bookie=bookie, ours=ours, theirs=theirs, directories=directories)
 
 
 def _index_files(one: StartFact) -> str:
@@ -100,8 +96,8 @@ _UNLOCATED = (
     "proof"
 )
 _TOLD: dict[Start, tuple[str, bool, str | Callable[[StartFact], str]]] = {
-    Start.COOKIE_MISSING: ("bookie-cookie-missing", False, _refused),
-    Start.COOKIE_REFUSED: ("bookie-cookie-refused", False, _refused),
+    Start.COOKIE_MISSING: ("bookie-cookie-missing", False, refusal_text),
+    Start.COOKIE_REFUSED: ("bookie-cookie-refused", False, refusal_text),
     Start.INDEX_CLOSED: ("bookie-index-unreadable", False, "{where} does not open: {why}"),
     Start.INDEX_DAMAGED: ("bookie-index-unreadable", True, "{where} opens, but a part cannot be read: {why}"),
     Start.NO_LEDGERS: ("bookie-index-missing", True, f"{{where}} is no database: {_EMPTIED}"),

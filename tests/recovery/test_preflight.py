@@ -17,7 +17,7 @@ from pulsar_admin.store.codec.journal import encode_header as encode_journal_hea
 from pulsar_admin.store.codec.ledgermetadata import ledger_id_of_path, ledger_path
 from pulsar_admin.store.db.bookies import Bookie
 from pulsar_admin.store.errors import Unsupported
-from pulsar_admin.store.facts.starts import Registered, Start, find_layout_fact, iter_bookie_facts, refusal
+from pulsar_admin.store.facts.starts import Registered, Start, StartFact, find_layout_fact, iter_bookie_facts, refusal
 from pulsar_admin.store.recovery.metadata_index import read_known
 from pulsar_admin.store.recovery.preflight import LedgerShare, LogShare, read_preflight
 from pulsar_admin.store.rules.judging import fault_of
@@ -373,8 +373,9 @@ def test_a_bookie_starts_with_the_cookie_that_is_registered_and_no_other(
     said: str,
     tmp_path: Path,
 ) -> None:
-    found = refusal(Registered(instance_id, registered), a_bookie(tmp_path, *cookies))
-    text = "" if found is None else refusal_text(COOKIE.bookie_id, found)
+    bookie = a_bookie(tmp_path, *cookies)
+    found = refusal(Registered(instance_id, registered), bookie)
+    text = "" if found is None else refusal_text(StartFact(Start.COOKIE_REFUSED, tmp_path, bookie, found))
     assert bool(text) == bool(said)
     assert said.format(root=tmp_path) in text
 
