@@ -122,7 +122,7 @@ from pulsar_admin.store.errors import (
     TopicNotFound,
     Unsupported,
 )
-from pulsar_admin.store.facts import Unknown, vanished
+from pulsar_admin.store.facts import Unknown, backlogs, vanished
 from pulsar_admin.store.facts.backlogs import CutMessage
 from pulsar_admin.store.facts.cluster import UnreadableTopic
 from pulsar_admin.store.facts.indexes import MasterKeys, iter_log_ledgers
@@ -132,6 +132,7 @@ from pulsar_admin.store.facts.numbers import Blocker
 from pulsar_admin.store.facts.partitions import Partitions, find_disagreeing
 from pulsar_admin.store.facts.starts import Start, StartFact
 from pulsar_admin.store.facts.topics import Clocks, TopicFacts, is_on_time
+from pulsar_admin.store.facts.transactions import UnassignedCoordinators
 from pulsar_admin.store.facts.values import UnknownValues
 from pulsar_admin.store.history import servers
 from pulsar_admin.store.history.as_of import Moment
@@ -176,6 +177,7 @@ from pulsar_admin.store.reports.ledgers import iter_missing
 from pulsar_admin.store.reports.log_files import LogVerdict, _verify_map
 from pulsar_admin.store.reports.shell import Selection
 from pulsar_admin.store.reports.verify import EntryRow
+from pulsar_admin.store.rules import changes as change_rules
 from pulsar_admin.store.rules import index as index_rules
 from pulsar_admin.store.rules import nodes as node_rules
 from pulsar_admin.store.rules.finding import Finding, Severity
@@ -191,6 +193,7 @@ from pulsar_admin.store.sources import log_files
 from pulsar_admin.store.sources.cluster import open_metadata
 from pulsar_admin.store.sources.ensemble import Address, Client, LiveEnsemble, Session, parse_address
 from pulsar_admin.store.sources.given_bookies import find_bookie, parse_bookie
+from pulsar_admin.store.sources.storage import Storage
 from pulsar_admin.store.sources.zookeeper import Gap, iter_unread_logs
 from pulsar_admin.store.tables.entries import senders
 from pulsar_admin.store.tables.folder import Folder, TableFile
@@ -1883,6 +1886,67 @@ GOES_ON: dict[str, list[tuple[dict[str, Any], Any, object]]] = {
                           lambda *of: ()),
           "ledger_step": lambda txn, returning, now_ms: returning.id, "Plan": lambda kind, txn_id, steps, *parts, **more: steps},
          (N(txn=N(id=5, store=N(info=None))), (), (), False, 0), (7,))],
+    "store.facts.backlogs:extent_of_messages": [
+        ({"cursors.extent_of": lambda *of: N(entries=1), "read_contents": _in_turn(DAMAGED)},
+         (N(txn=N(memo={backlogs.extent_of_messages: (0, 0)})), None, ()), N(entries=1))],
+    "store.facts.transactions:find_unassigned": [
+        ({"find_node": lambda *of: 5, "read_partitioned": _in_turn(DAMAGED)}, (N(txn=N(memo={})),), None),
+        ({"find_node": lambda *of: 5, "read_partitioned": lambda *of: N(partitions=1), "coordinator_ids": lambda txn: [0, 1],
+          "read_coordinator": _in_turn(DAMAGED)}, (N(txn=N(memo={}, store=N(info=N(sources=())))),), UnassignedCoordinators((1,), 1,
+            None))],
+    "store.model.cursors:_iter_meant": [
+        ({"iter_cursor_names": lambda *of: ["s", "t"], "read_cursor": _by({"s": DAMAGED, "t": "cursor"})},
+         (N(txn=None), N(name=A), None, str), ["cursor"])],
+    "store.model.ledger_owners:_is_read": [({"store.model.nodes.managed_node": _in_turn(DAMAGED)}, ("/p", b""), False)],
+    "store.model.ledger_owners:_name_of": [({"store.model.nodes.managed_node": _in_turn(DAMAGED)}, ("/p", b""), "/p")],
+    "store.model.nodes:structure_of": [({"managed_node": _in_turn(DAMAGED)}, ("/p", b""), None)],
+    "store.model.publish_times:wrong_times": [
+        ({"may_be_stated": lambda info: True, "_found": _in_turn(IndexCorrupt("it is damaged"))}, (None, N(info=None, ledger_id=7,
+          entries=1)), [])],
+    "store.model.suggestions:near_names": [({}, (None, TopicNotFound("none", topic="a/b/c/d/e/f")), ())],
+    "store.rules.changes:_check_changes": [
+        ({"iter_changes": _in_turn(DAMAGED), "decode_node": _by({b"bad": IndexCorrupt("it is bad"), b"good": None})},
+         (N(reader=N(txn=N(items=lambda name: [(b"k", row) for row in (b"", b"good", b"bad", b"bad")]))),),
+         [change_rules.CHANGES_DAMAGED.of(DAMAGED, "changes"), *[change_rules.BASE_DAMAGED.of(IndexCorrupt("it is bad"), "base")] * 2])],
+    "store.rules.copies:_check_references": [
+        ({"iter_loose_owners": _in_turn(IndexCorrupt("it is damaged"))}, (N(reader=N(txn=None)),), [])],
+    "store.rules.nodes:_check_journals": [
+        ({"find_absent_journals": _in_turn(IndexCorrupt("it is damaged"))}, (N(store=None, reader=N(txn=None)),), [])],
+    "store.changes.ledger_metadata:_find_sibling": [
+        ({"_ids": lambda *of: [7], "iter_owners": lambda txn: iter(()), "find_node": lambda txn, path: N(value=b"\xff", path=path)},
+         (None, 9, N(kind=OwnerKind.TOPIC, topic=str(A))), None)],
+    "store.disks.live_records:read_live": [
+        ({"_scan": _in_turn(EntryLogCorrupt("it is damaged")), "_damaged": lambda path, why: why}, (None,) * 5, "it is damaged")],
+    "store.dump.messages:SelectedMessages._typed": [
+        ({"read_schemas": _in_turn(DAMAGED)}, (N(query=N(columns=["value"]), names=[A], reader=None),), None)],
+    "store.dump.spread:WindowsAsOne._groups": [
+        ({}, (N(windows={A: N(found=N(scan=N(groups=_Unreadable(DAMAGED).groups))), B: N(found=N(scan=N(groups=lambda: ["places"])))},
+                _owners=[], _failed={}),), ["places"])],
+    "store.index.writer:Copies._read": [
+        ({"open_bytes": _in_turn(OSError(5, "it broke"))}, (N(_logs={5: N(locate=str)}, _root="root", _open={}), 5, 0, 9),
+         re.compile("^root cannot be read any more: it broke"))],
+    "store.recovery.rolling:_tie_schema": [
+        ({"find_node": lambda *of: N(value=b"v"), "decode_schema_locator": _in_turn(DAMAGED)},
+         (N(sources=N(reader=N(txn=None))), A, (), 0), None)],
+    "store.db.unserved:iter_rows": [
+        ({"has_rows": lambda *of: True}, (N(items=lambda *of: [(b"k", b"")]), b"", 7), re.compile("^the row 6b of state is damaged"))],
+    "store.db.entry_files:_object_state": [
+        ({"_asked_state": _in_turn(error)}, (None, "url"), state)
+        for error, state in ((SourceNotFound("none"), FileState.MISSING), (NotWritable("locked"), FileState.UNREADABLE))],
+    "store.db.locks:check_local": [({"MOUNTINFO": Path("none")}, (Path("/"),), None)],
+    "store.db.locks:is_written_now": [({}, (Path("none"),), False)],
+    "store.db.locks:writer_lock.__wrapped__": [
+        ({"check_local": lambda path: None}, (Path("/dev/null/none/store"),),
+          re.compile("^cannot make a store at /dev/null/none/store"))],
+    "store.sources.index_places:_given_storages": [
+        ({"storages_of": _in_turn(InvalidValue("not all"))}, (N(indexes=("i",), ledger_dirs=("l",)),), [Storage("l", "i")]),
+           # type: ignore[arg-type]
+        ({"storages_of": _in_turn(InvalidValue("not all"))}, (N(indexes=("i", "j"), ledger_dirs=("l",)),), re.compile("^not all"))],
+    "store.tables.catalog:StoredEntries._ids": [
+        ({"read_topic": _by({A: DAMAGED, B: N(ids=[5])})},
+         (N(reader=N(txn=None), problems=[], topics=tuple),
+          N(names=str, passing=lambda bounds: [], chosen=lambda *of: [str(A), str(B)])), [5])],
+    "store.tables.folder:Folder.size": [({}, (N(is_remote=False, at=str), "none"), None)],
     "store.facts.managed_ledgers:other_ledgers": [
         ({"iter_other_ledgers": lambda txn: [N(domain=SEGMENT), A, OF_A_NEWER], "iter_other_cursors": lambda *of: (),
           "read_topic": _by({A: DAMAGED, OF_A_NEWER: N(ids=[7], number_of_entries=5, total_size_bytes=9)})},
@@ -1915,7 +1979,7 @@ GOES_ON: dict[str, list[tuple[dict[str, Any], Any, object]]] = {
          (N(topic=None, reader=None, options=job.DumpOptions(), limit=1, problems=[]), lambda batch: batch), [ROW])],
 }
 # fmt: on
-"""By function: what stands in for what it asks, what it is given, and what it makes of good ones after a bad one."""
+"""By function: what stands in for what it asks, what it is given, and what it answers where some of it is damaged or gone."""
 
 
 def test_what_follows_is_reached(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -1927,7 +1991,10 @@ def test_what_follows_is_reached(monkeypatch: pytest.MonkeyPatch) -> None:
                         f"pulsar_admin.{name if name.startswith('store.') else place.partition(':')[0] + '.' + name}",
                         function,
                     )
-                assert _called(place, given) == expected, place
+                if isinstance(expected, re.Pattern):
+                    assert expected.search(_refusal(place, given)), place
+                else:
+                    assert _called(place, given) == expected, place
 
 
 # fmt: off
