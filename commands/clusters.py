@@ -164,15 +164,15 @@ _EXAMPLE = "standalone --domain-name rack-1 --broker-list broker-1:8080 --dry-ru
 @mirrored("clusters create-failure-domain", _EXAMPLE, **_DOMAIN)
 def create_failure_domain(app: App, cluster: str, domain_name: str, broker_list: str | None) -> None:
     """Create a failure domain of a cluster, or replace its brokers."""
-    found = app.resources.cluster(cluster)
-    app.change(found.create_failure_domain(domain_name, _names(broker_list)))
+    cluster_api = app.resources.cluster(cluster)
+    app.change(cluster_api.create_failure_domain(domain_name, _names(broker_list)))
 
 
 @mirrored("clusters update-failure-domain", _EXAMPLE, **_DOMAIN)
 def update_failure_domain(app: App, cluster: str, domain_name: str, broker_list: str | None) -> None:
     """Replace the brokers of a failure domain; it is created if it does not exist."""
-    found = app.resources.cluster(cluster)
-    app.change(found.update_failure_domain(domain_name, _names(broker_list)))
+    cluster_api = app.resources.cluster(cluster)
+    app.change(cluster_api.update_failure_domain(domain_name, _names(broker_list)))
 
 
 @mirrored("clusters delete-failure-domain", elsewhere=["standalone --domain-name rack-1"], **_DOMAIN)

@@ -249,10 +249,10 @@ def missing(app: App, ledgers: tuple[int, ...]) -> Result:
     Ledgers in tiered storage are not checked. Files that disappeared since the import are listed with their number of
     entries (exit code 1).
     """
-    found = app.api.missing(*ledgers)
-    app.problems(len(found))
-    notes = (line for text, cure in _next_steps(found) for line in (text, *cure_lines(cure)))
-    return Result(rows=found, columns=_MISSING_COLUMNS, notes=notes)
+    losses = app.api.missing(*ledgers)
+    app.problems(len(losses))
+    notes = (line for text, cure in _next_steps(losses) for line in (text, *cure_lines(cure)))
+    return Result(rows=losses, columns=_MISSING_COLUMNS, notes=notes)
 
 
 def _next_steps(found: Iterable[Missing]) -> Iterator[tuple[str, str]]:
@@ -322,9 +322,11 @@ def underreplicated(app: App) -> Result:
     entry. LOST: entries on no bookie. UNKNOWN: entries on bookies that were not imported. For a ledger that is still
     open, only entries that are known to be acknowledged count.
     """
-    found = app.api.underreplicated()
-    app.problems(len(found))
-    return Result(rows=found, columns=_UNDERREPLICATED_COLUMNS, notes=[_shortfall_text(found)] if found else ())
+    shortfalls = app.api.underreplicated()
+    app.problems(len(shortfalls))
+    return Result(
+        rows=shortfalls, columns=_UNDERREPLICATED_COLUMNS, notes=[_shortfall_text(shortfalls)] if shortfalls else ()
+    )
 
 
 def _shortfall_text(found: Iterable[UnderReplicated]) -> str:
@@ -360,8 +362,10 @@ _VERDICT_COLUMNS = (
 @click.argument("ledgers", type=_LEDGER_ID, nargs=-1)
 def verify(app: App, ledgers: tuple[int, ...]) -> Result:
     """Read every entry of the given ledgers, or of all, and check digests, ids and lengths."""
-    found = app.counting(app.api.verify_ledgers(*ledgers), lambda verdict: verdict.problems)
-    return Result(rows=found, columns=_VERDICT_COLUMNS, terminal=None if ledgers else lambda _: _verdict_screen(found))
+    verdicts = app.counting(app.api.verify_ledgers(*ledgers), lambda verdict: verdict.problems)
+    return Result(
+        rows=verdicts, columns=_VERDICT_COLUMNS, terminal=None if ledgers else lambda _: _verdict_screen(verdicts)
+    )
 
 
 def _verdict_screen(verdicts: Iterable[LedgerVerdict]) -> Iterator[str | Table]:

@@ -32,10 +32,10 @@ def list_packages(app: App, namespace: NamespaceName, type_: str) -> Shown:
     """
     from pulsar_admin.store.model.packages import package_names
 
-    found = app.session.ask(package_names, type_, namespace)
-    if not found:
+    names = app.session.ask(package_names, type_, namespace)
+    if not names:
         app.tell("the metadata has none: a broker may keep packages as files, which are in no store")
-    return Lines(found)
+    return Lines(names)
 
 
 @mirrored(

@@ -92,9 +92,9 @@ def _read(
 ) -> Result:
     problems: list[errors.StoreError] = []
     with app.session.reader() as reader:
-        found = read(reader, name, problems)
+        answer = read(reader, name, problems)
     app.session.partial(problems)
-    return Result(found)
+    return Result(answer)
 
 
 @_changing(

@@ -74,8 +74,8 @@ def coordinator_stats(app: App, coordinator_id: int | None) -> Shown:
 )
 def coordinator_internal_stats(app: App, coordinator_id: int, metadata: bool) -> Shown:
     """Show the managed ledger of a transaction coordinator's log."""
-    found = _transactions(app).internal_stats(coordinator_id, metadata=metadata)
-    return Printed({"transactionLogStats": _log(found)})
+    stats = _transactions(app).internal_stats(coordinator_id, metadata=metadata)
+    return Printed({"transactionLogStats": _log(stats)})
 
 
 @mirrored(
@@ -102,8 +102,8 @@ def slow_transactions(app: App, coordinator_id: int | None, time: int) -> Shown:
 
     Like a broker, compares their timeout, not how long they have been open.
     """
-    found = _transactions(app).open(coordinator=coordinator_id, timeout_above=None if time < 0 else time)
-    return Printed(in_hash_map_order(found), as_map=lambda one: _java_metadata(to_json(one)))
+    transactions = _transactions(app).open(coordinator=coordinator_id, timeout_above=None if time < 0 else time)
+    return Printed(in_hash_map_order(transactions), as_map=lambda one: _java_metadata(to_json(one)))
 
 
 @mirrored(
@@ -165,8 +165,8 @@ def transaction_in_pending_ack_stats(
 )
 def pending_ack_internal_stats(app: App, topic: str, subscription_name: str, metadata: bool) -> Shown:
     """Show the managed ledger of the pending acknowledgements of a subscription."""
-    found = _of_cursor(app, topic, subscription_name).internal_stats(metadata=metadata)
-    return Printed({"pendingAckLogStats": _log(found)})
+    stats = _of_cursor(app, topic, subscription_name).internal_stats(metadata=metadata)
+    return Printed({"pendingAckLogStats": _log(stats)})
 
 
 @mirrored(

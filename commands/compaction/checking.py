@@ -59,15 +59,15 @@ def verify(app: App, selection: TopicSelection) -> Result:
 
 def _verify(app: App, name: TopicName) -> dict[str, Any]:  # Any: JSON
     view = app.topic(name).compaction()
-    found = view.verify()
+    verification = view.verify()
     findings = [CompactionFinding("status", None, text) for text in view.status(leaked=False).problems]
-    head: dict[str, Any] = {"topic": str(name), "compacted": found is not None}  # Any: JSON
-    if found is None:
+    head: dict[str, Any] = {"topic": str(name), "compacted": verification is not None}  # Any: JSON
+    if verification is None:
         return {**head, "problems": len(findings), "findings": to_json(findings)}
-    shown, problems = partition_json(found, name.partition_index), found.total + len(findings)
+    shown, problems = partition_json(verification, name.partition_index), verification.total + len(findings)
     tail = {key: shown.pop(key) for key in ("keyless", "encryptedEntries", "lostEntries")}
-    said = partition_json([*findings, *found.findings], name.partition_index)
-    return {**head, **shown, "rule": found.rule, **tail, "problems": problems, "findings": said}
+    said = partition_json([*findings, *verification.findings], name.partition_index)
+    return {**head, **shown, "rule": verification.rule, **tail, "problems": problems, "findings": said}
 
 
 def _render(document: Any) -> str:  # Any: the JSON of ``_verify``

@@ -155,12 +155,12 @@ def find_by_time(app: App, selection: TopicSelection, time_ms: int, rule: ViewRu
 
 def _find(app: App, topic: Topic, time_ms: int, rule: ViewRule) -> dict[str, Any]:  # Any: JSON
     name = parse_topic(topic.name)
-    found = topic.compaction().find(time_ms, rule=rule)
-    why = _NEVER_COMPACTED if found is None else _NOTHING_LATER if found.position is None else None
+    first = topic.compaction().find(time_ms, rule=rule)
+    why = _NEVER_COMPACTED if first is None else _NOTHING_LATER if first.position is None else None
     if why is not None:
         app.nothing_matches()
         then = f"pulsar-admin topics find-by-time {shell_word(name)} --time {time_ms}"
         app.warn(f"{name}: {why}; to search the topic itself: {then}")
-    found = found or FoundInView(None, None, 0)
+    first = first or FoundInView(None, None, 0)
     head = {"topic": topic.name, "time": time_ms, "clock": "publish", "rule": rule}
-    return {**head, **partition_json(found, name.partition_index), "why": why}
+    return {**head, **partition_json(first, name.partition_index), "why": why}

@@ -93,8 +93,8 @@ def answer(
     """Return ``work``'s answer for the topic meant, in upstream's shape; for several topics rows with the topic in front."""
     with app.session.reader() as reader:
         chosen = choose(app, reader.txn, selection)
-        found = list(chosen.each(app, lambda name: work(app.topic(name))))
-    return answers_of(found, columns, several=chosen.several, redact=redact)
+        answers = list(chosen.each(app, lambda name: work(app.topic(name))))
+    return answers_of(answers, columns, several=chosen.several, redact=redact)
 
 
 def answer_partitioned(
@@ -103,8 +103,8 @@ def answer_partitioned(
     """Return ``work``'s answer for the partitioned topic meant, as ``answer``."""
     with app.session.read() as txn:
         chosen = choose_partitioned(app, txn, selection)
-        found = list(chosen.each(app, lambda name: work(app.topic(name))))
-    return answers_of(found, columns, several=chosen.several, redact=redact)
+        answers = list(chosen.each(app, lambda name: work(app.topic(name))))
+    return answers_of(answers, columns, several=chosen.several, redact=redact)
 
 
 def answer_each(

@@ -147,11 +147,11 @@ def _usual(app: App, topics: Sequence[TopicName], start_ms: int | None, end_ms: 
     """Return the range to plot: what was asked for, else where nearly all entries of the topics lie."""
     from pulsar_admin.store.reports.timeline import usual_times
 
-    found = app.session.ask_entries(usual_times, topics, check_clock(app.settings.clock))
-    if found is None:
+    times = app.session.ask_entries(usual_times, topics, check_clock(app.settings.clock))
+    if times is None:
         return None
-    first = found[0] if start_ms is None else start_ms
-    last = found[1] if end_ms is None else end_ms - 1
+    first = times[0] if start_ms is None else start_ms
+    last = times[1] if end_ms is None else end_ms - 1
     return (first, last) if first <= last else None
 
 

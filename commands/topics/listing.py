@@ -416,8 +416,8 @@ def partitioned_metadata(app: App, selection: TopicSelection) -> Result:
     """Show how many partitions a topic has."""
     with app.session.read() as txn:
         names = selection.topics or select_partitioned(txn, selection.pattern)
-        found = list(app.each(names, lambda name: (name, app.topic(name).partitioned_metadata())))
-    return answers_of(found, _METADATA_COLUMNS, several=selection.single is None)
+        partitioned = list(app.each(names, lambda name: (name, app.topic(name).partitioned_metadata())))
+    return answers_of(partitioned, _METADATA_COLUMNS, several=selection.single is None)
 
 
 _SUBSCRIPTION_COLUMNS = (TOPIC_COLUMN, Column("SUBSCRIPTIONS", lambda row: ", ".join(row["subscriptions"])))

@@ -32,9 +32,9 @@ def get_message_id(app: App, topic: TopicName, datetime: str) -> Shown:
     """Show the id that a broker finds for a point in time."""
     time_ms = parse_time_point(datetime, now_ms=app.now_ms, tz=app.settings.tz)
     with app.session.reader():
-        found = app.topic(topic).find(time_ms, rule="broker")
-    assert found.position is not None
-    return Printed(message_id_json(found.position, topic.partition_index))
+        entry = app.topic(topic).find(time_ms, rule="broker")
+    assert entry.position is not None
+    return Printed(message_id_json(entry.position, topic.partition_index))
 
 
 @command(
@@ -48,10 +48,10 @@ def get_message_id(app: App, topic: TopicName, datetime: str) -> Shown:
 def get_message_id_by_index(app: App, topic: TopicName, index: int) -> Shown:
     """Show the id of the entry with an index assigned by the broker."""
     with app.session.reader():
-        found = app.topic(topic).find_by_index(index)
-    if found.position is None:
-        raise NothingMatches(f"Message not found for index {index}", topic=str(topic), index=index)
-    return Printed(message_id_json(found.position, topic.partition_index))
+        entry = app.topic(topic).find_by_index(index)
+    if entry.position is None:
+        raise NothingMatches(f"Message not entry for index {index}", topic=str(topic), index=index)
+    return Printed(message_id_json(entry.position, topic.partition_index))
 
 
 Json = dict[str, Any]  # Any: JSON values

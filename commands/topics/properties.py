@@ -57,8 +57,8 @@ def remove(app: App, topic: TopicName, key: str | None) -> None:
 )
 def get_of_subscription(app: App, topic: TopicName, subscription: str) -> Result:
     """Show the properties of a subscription."""
-    found = app.topic(topic).cursor(subscription).properties()
-    return Result(found, plain=dump_json(found, pretty=False) + "\n")
+    properties = app.topic(topic).cursor(subscription).properties()
+    return Result(properties, plain=dump_json(properties, pretty=False) + "\n")
 
 
 @mirrored(
@@ -88,8 +88,8 @@ def update_of_subscription(
 )
 def get_replicated(app: App, topic: TopicName, subscription: str) -> Shown:
     """Show whether clusters share the position of a subscription."""
-    found = app.topic(topic).cursor(subscription).replicated()
-    return Printed({name: str(value).lower() for name, value in found.items()}, as_map=str)
+    statuses = app.topic(topic).cursor(subscription).replicated()
+    return Printed({name: str(value).lower() for name, value in statuses.items()}, as_map=str)
 
 
 @mirrored(

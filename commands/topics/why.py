@@ -126,9 +126,9 @@ def note_unseen_disks(app: App) -> None:
     from pulsar_admin.store.model.coverage import find_absent_bookies
 
     with app.session.read() as txn:
-        found = find_absent_bookies(txn)
-    if found is not None:
-        app.tell(f"{found.counts()}: the disks of {listed(found.absent, 5)} are not counted; {found.hint()}")
+        absent = find_absent_bookies(txn)
+    if absent is not None:
+        app.tell(f"{absent.counts()}: the disks of {listed(absent.absent, 5)} are not counted; {absent.hint()}")
 
 
 def disk_result(app: App, selection: TopicSelection | None) -> Result:

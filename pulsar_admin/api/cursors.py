@@ -391,8 +391,8 @@ class Cursor(Cursors):
         Reads the headers of its backlog. Raises as ``state``.
         """
         with self._session.scan() as reader:
-            found = model.read_topic_cursor(reader, self._topic, self._name)
-            why = reasons.why_subscription(reader, *found, self._session.now_ms)
+            topic_cursor = model.read_topic_cursor(reader, self._topic, self._name)
+            why = reasons.why_subscription(reader, *topic_cursor, self._session.now_ms)
             self._session.warn_of_broken(reader.txn, [self._topic])
             return why
 

@@ -261,10 +261,7 @@ def forecast_of(
 
 
 class Ledger(Planner):
-    """A ledger, listed in the metadata or only known from entries in logs.
-
-    All methods raise LedgerNotFound, and MetadataCorrupt where a ledger without entries has damaged metadata.
-    """
+    """A ledger of the metadata or of logs. Raises LedgerNotFound, and MetadataCorrupt for damaged metadata without entries."""
 
     def __init__(self, session: Session, ledger_id: int) -> None:
         self._session = session

@@ -278,8 +278,8 @@ class Cluster(Planner):
 
     def isolation_policy(self, name: str) -> resources.IsolationPolicy:
         """Return one isolation policy; raises ResourceNotFound."""
-        found = self._session.ask(resources.read_isolation_policy, self._name, name)
-        return resources.ISOLATION_POLICY.record(found, name)
+        policy = self._session.ask(resources.read_isolation_policy, self._name, name)
+        return resources.ISOLATION_POLICY.record(policy, name)
 
     def broker_isolation(self, broker: str) -> resources.BrokerIsolation:
         """Return the isolation policies that concern a broker, which need not exist."""
@@ -413,8 +413,8 @@ class Namespace(PolicyPlans):
         is_meant, fail = resources.within(self._name, bundle), self._session.fail
         of_topics = kind.command.replace("namespaces", "topics")
         with self._session.reader() as reader:
-            found = cursors.iter_namespace_cursors(reader, self._name, subscription, fail, is_meant, of_topics)
-            chosen = list(self._session.each(found, lambda one: one))
+            cursors_there = cursors.iter_namespace_cursors(reader, self._name, subscription, fail, is_meant, of_topics)
+            chosen = list(self._session.each(cursors_there, lambda one: one))
             return plan_of(make(reader, kind, chosen, self._session.clock_ms), reader.txn)
 
     def enable_delayed(self, granularity: Width = "5m", tick: Width | None = None, *, split: bool = False) -> Plan:

@@ -212,8 +212,7 @@ class Nacks(KeptNacks):
             for one in arguments.given_items("positions", positions)
         )
         placed = ((arguments.position_of(place), delay_ms) for place, delay_ms in given)
-        name = self._subscription
-        return self._planned(changes.plan_positions, self._name, name, placed, precision_bits, force)
+        return self._planned(changes.plan_positions, self._name, self._subscription, placed, precision_bits, force)
 
     def add_lines(
         self,

@@ -489,8 +489,7 @@ class Topic(PolicyPlans):
 
     def policy(self, name: str) -> Any:  # Any: JSON
         """Return the topic's own policy (``max-producers``, named as in commands), None: unset. Raises InvalidValue."""
-        policy = table.policy_named(name, self._group)
-        return self._session.ask(policy_values.own_value, self._name, policy, {})
+        return self._session.ask(policy_values.own_value, self._name, table.policy_named(name, self._group), {})
 
     # -- cursors ------------------------------------------------------------------------------------------------------
 
@@ -666,8 +665,7 @@ class Compaction(Planner):
         """
         wanted_ms = self._session.time_ms(time)
         with self._session.reporting() as problems, self._session.scan(problems) as reader:
-            topic = topics.read_topic(reader.txn, self._name)
-            return finding.find_in_view(reader, topic, wanted_ms, rule, problems)
+            return finding.find_in_view(reader, topics.read_topic(reader.txn, self._name), wanted_ms, rule, problems)
 
     def verify(self) -> forms.Verification | None:
         """Compare the compacted ledger with the entries that it was made from; None if the topic was never compacted.

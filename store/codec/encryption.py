@@ -159,8 +159,8 @@ class PrivateKeys:
         if stored not in self._data_keys:
             if len(self._data_keys) >= _CACHED:
                 self._data_keys.clear()
-            found = (decrypt_data_key(key, stored) for key in self._keys)
-            self._data_keys[stored] = next((data_key for data_key in found if data_key), None)
+            data_keys = (decrypt_data_key(key, stored) for key in self._keys)
+            self._data_keys[stored] = next((data_key for data_key in data_keys if data_key), None)
         return self._data_keys[stored]
 
 

@@ -131,8 +131,8 @@ def read_broker_conf(path: Path) -> tuple[str, ...]:
 
     Raises NotFound, Refused for a file that is not text, InvalidValue for a class that is not supported here.
     """
-    found = read_properties(path, "name the broker's broker.conf", missing=NotFound)
-    return parse_interceptors(found.get(_SETTING, ""))
+    properties = read_properties(path, "name the broker's broker.conf", missing=NotFound)
+    return parse_interceptors(properties.get(_SETTING, ""))
 
 
 def open_chain(names: Iterable[str]) -> InterceptorChain:

@@ -42,8 +42,8 @@ class LogSegment(NamedTuple):
 
 def stream_of_path(path: str) -> str | None:
     """Return the path of the stream of which the node at ``path`` is a segment, None for any other node."""
-    found = _SEGMENT_PATH.fullmatch(path)
-    return None if found is None else found[1]
+    match = _SEGMENT_PATH.fullmatch(path)
+    return None if match is None else match[1]
 
 
 def decode_log_segment(value: bytes, where: str) -> LogSegment:

@@ -95,14 +95,14 @@ NEW_POLICIES: JsonObject = {
 def decode_json_object(value: bytes, where: str) -> JsonObject:
     """Return a JSON object with its keys in their order; raises MetadataCorrupt."""
     try:
-        found = json.loads(value, parse_float=finite, parse_constant=finite)
+        document = json.loads(value, parse_float=finite, parse_constant=finite)
     except (ValueError, RecursionError) as cause:
         raise MetadataCorrupt(f"{where} is not JSON: {cause}", where=where, found=bytes(value[:32]).hex()) from cause
-    if not isinstance(found, dict):
+    if not isinstance(document, dict):
         raise MetadataCorrupt(
-            f"{where}: expected a JSON object, found {kind_of(found)}", where=where, found=type(found).__name__
+            f"{where}: expected a JSON object, found {kind_of(document)}", where=where, found=type(document).__name__
         )
-    return found
+    return document
 
 
 _OBJECTS = (
@@ -130,28 +130,28 @@ _LISTS = ("replication_clusters", "allowed_clusters", "subscription_types_enable
 
 def decode_namespace_json(value: bytes, where: str) -> JsonObject:
     """Return ``Policies`` as stored; raises MetadataCorrupt, also if a member is not the object or list that upstream has there."""
-    found = decode_json_object(value, where)
+    fields = decode_json_object(value, where)
     for members, kind, words in ((_OBJECTS, dict, "an object"), (_LISTS, list, "an array")):
         for member in members:
-            if not isinstance(found.get(member), kind | None):
+            if not isinstance(fields.get(member), kind | None):
                 raise MetadataCorrupt(
-                    f"{where}: {member}: expected {words}, found {kind_of(found[member])}", where=where, found=member
+                    f"{where}: {member}: expected {words}, found {kind_of(fields[member])}", where=where, found=member
                 )
-    return found
+    return fields
 
 
 def check_policies(value: bytes, where: str) -> JsonObject:
     """Return ``Policies`` as stored; raises MetadataCorrupt, also if a member is of another kind than upstream's."""
-    found = decode_namespace_json(value, where)
-    _policies(found, where)
-    return found
+    fields = decode_namespace_json(value, where)
+    _policies(fields, where)
+    return fields
 
 
 def check_partitioned_topic(value: bytes, where: str) -> JsonObject:
     """Return ``PartitionedTopicMetadata`` as stored; raises MetadataCorrupt, also if a member is of another kind than upstream's."""
-    found = decode_json_object(value, where)
-    _partitioned_topic(found, where)
-    return found
+    fields = decode_json_object(value, where)
+    _partitioned_topic(fields, where)
+    return fields
 
 
 def encode_json_object(found: JsonObject) -> bytes:
@@ -198,13 +198,13 @@ def decode_partitioned_topic(value: bytes, where: str) -> PartitionedTopic:
 
 def encode_partitioned_topic(topic: PartitionedTopic, base: bytes = b"") -> bytes:
     """Return a value to store in place of ``base``, whose other keys stay; raises MetadataCorrupt."""
-    found = decode_json_object(base, "value to replace") if base else {}
-    if base and _partitioned_topic(found, "value to replace") == topic:
+    stored = decode_json_object(base, "value to replace") if base else {}
+    if base and _partitioned_topic(stored, "value to replace") == topic:
         return base
-    found |= {"partitions": topic.partitions, "deleted": topic.deleted}
-    if topic.properties or "properties" in found:
-        found["properties"] = dict(topic.properties or {})
-    return encode_json_object(found)
+    stored |= {"partitions": topic.partitions, "deleted": topic.deleted}
+    if topic.properties or "properties" in stored:
+        stored["properties"] = dict(topic.properties or {})
+    return encode_json_object(stored)
 
 
 def _put(found: JsonObject, key: str, value: ValueT | None, to_json: Callable[[ValueT], JsonObject] | None) -> None:

@@ -113,8 +113,8 @@ def decode_scalable_topic(value: bytes, where: str, topic: TopicName) -> Scalabl
 
 def unknown_scalable_keys(value: bytes, where: str) -> tuple[str, ...]:
     """Return the names of the parts of a record that are not known here; raises as ``decode_scalable_topic``."""
-    found = decode_scalable_topic(value, where, _ANY)
-    return tuple(f"key {key}" for key in found.record if key not in _KEYS)
+    topic = decode_scalable_topic(value, where, _ANY)
+    return tuple(f"key {key}" for key in topic.record if key not in _KEYS)
 
 
 _ANY = TopicName(NamespaceName("any", "any"), "any", SCALABLE)
@@ -156,10 +156,10 @@ def _segment(key: str, row: object, where: str, topic: TopicName) -> Segment:
 
 
 def _ids(row: JsonObject, name: str) -> tuple[int, ...]:
-    found = row.get(name) or []
-    if not isinstance(found, list):
+    items = row.get(name) or []
+    if not isinstance(items, list):
         raise ValueError(f"{name}: expected a list")
-    return tuple(integer(one, name) for one in found)
+    return tuple(integer(one, name) for one in items)
 
 
 def _parents_first(segments: Mapping[int, Segment]) -> tuple[Segment, ...]:

@@ -166,15 +166,15 @@ class SnapshotReader:
     def _check_seal(self) -> None:
         """Raise MetadataCorrupt unless the seal that follows is that of all bytes before it."""
         offset, expected = self._before + self._pos, _SEAL.pack(self._sum(), 1, b"/")
-        found = self._take(_SEAL.size)
-        if found != expected:
+        seal = self._take(_SEAL.size)
+        if seal != expected:
             raise MetadataCorrupt(
-                f"{self._where} @ {offset:#x}: its seal does not fit: expected {expected.hex()}, found {found.hex()}",
+                f"{self._where} @ {offset:#x}: its seal does not fit: expected {expected.hex()}, found {seal.hex()}",
                 hint="put this snapshot aside: an older one and the logs are read then",
                 where=self._where,
                 offset=offset,
                 expected=expected.hex(),
-                found=found.hex(),
+                found=seal.hex(),
             )
 
 

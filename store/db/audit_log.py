@@ -159,11 +159,11 @@ def iter_breaks(txn: Txn) -> Iterator[tuple[int, str]]:
         if number != len(digests) + 1:
             yield len(digests) + 1, f"missing; the next one is change {number}"
             return
-        found = _link_of(number, row)
-        if found is not None or begun:
+        link = _link_of(number, row)
+        if link is not None or begun:
             expected = digests[-1].hex() if begun else _sealed(digests)
             begun = True
-            if found != expected:
+            if link != expected:
                 yield number, "its digest does not match the records before it: one of them, or this one, was changed"
         digests.append(_record_digest(key, row))
     head = txn.get("state", CHAIN_HEAD)

@@ -67,9 +67,9 @@ def _cause_of(text: str) -> str:
     aborted = _ABORTED.search(text)
     reason = text if aborted is None else text[aborted.end() :]
     lines = [*text.splitlines(), *reason.splitlines()]
-    found = [match for line in lines if (match := _CAUSE.match(line)) and match[2] != "null"]
-    inner = [match for match in found if match[1].rpartition(".")[2] not in _WRAPPERS]
-    for match in [*reversed(inner), *reversed(found)]:
+    causes = [match for line in lines if (match := _CAUSE.match(line)) and match[2] != "null"]
+    inner = [match for match in causes if match[1].rpartition(".")[2] not in _WRAPPERS]
+    for match in [*reversed(inner), *reversed(causes)]:
         if not _ABORTED.search(match[2]):
             return f"{match[1].rpartition('.')[2]}: {match[2]}".partition(". Consider setting")[0]
     return reason.strip().split("\n", 1)[0]
@@ -316,8 +316,8 @@ def has_executors(session: SparkSession) -> bool:
     if is_connect(session) or not _is_in_driver(session):
         return True
     # Of a local master ``python3`` unless PYSPARK_PYTHON names one: not this one where its directory is not first on PATH.
-    found = shutil.which(session.sparkContext.pythonExec)
-    return found is None or Path(found).parent != Path(sys.executable).parent
+    python = shutil.which(session.sparkContext.pythonExec)
+    return python is None or Path(python).parent != Path(sys.executable).parent
 
 
 def ship_code(session: SparkSession) -> None:

@@ -169,9 +169,9 @@ def prepare_workers(
 
 def spill_directories(session: SparkSession) -> dict[str, str]:
     """Return host → the directories in which its executors keep what they have no memory for; "": of hosts under another name."""
-    found = {one.host: _OF_SESSION.sub("", one.has.get("spill", "")) for one in _THERE.get(session, ())}
-    everywhere = {*found.values()} or {session.conf.get("spark.local.dir", None) or ""}
-    return {"": everywhere.pop() if len(everywhere) == 1 else ""} | found
+    directories = {one.host: _OF_SESSION.sub("", one.has.get("spill", "")) for one in _THERE.get(session, ())}
+    everywhere = {*directories.values()} or {session.conf.get("spark.local.dir", None) or ""}
+    return {"": everywhere.pop() if len(everywhere) == 1 else ""} | directories
 
 
 @contextmanager

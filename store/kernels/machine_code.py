@@ -67,9 +67,9 @@ def _folder() -> Path | None:
     with suppress(OSError):
         other = Path(tempfile.gettempdir(), f"{_FOLDER}-{os.getuid()}")
         other.mkdir(0o700, exist_ok=True)
-        found = other.lstat()
+        status = other.lstat()
         # Whoever could write there would have us run his code.
-        if stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o022:
+        if stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and not status.st_mode & 0o022:
             return other
     return None
 
