@@ -19,6 +19,15 @@ HARNESS = {"pulsar_admin.cli", "pulsar_admin.options"}
 """What every command passes before it begins."""
 
 
+def modules_of(frame: FrameType | None) -> set[str]:
+    """Return the modules of a frame and of those that called it."""
+    names = set()
+    while frame is not None:
+        names.add(str(frame.f_globals.get("__name__", "")))
+        frame = frame.f_back
+    return {name for name in names - HARNESS if name.startswith("pulsar_admin.")}
+
+
 def modules_to(function: str, command: list[str], monkeypatch: pytest.MonkeyPatch, last: str) -> set[str]:
     """Return the modules on the longest way of the command to a call of a function of ``os`` by the module ``last``."""
     ways: list[set[str]] = []
@@ -26,13 +35,8 @@ def modules_to(function: str, command: list[str], monkeypatch: pytest.MonkeyPatc
 
     def watched(*values: object) -> object:
         frame: FrameType | None = sys._getframe(1)
-        is_last = frame is not None and frame.f_globals["__name__"] == last
-        names = set()
-        while frame is not None:
-            names.add(str(frame.f_globals.get("__name__", "")))
-            frame = frame.f_back
-        if is_last:
-            ways.append({name for name in names - HARNESS if name.startswith("pulsar_admin.")})
+        if frame is not None and frame.f_globals["__name__"] == last:
+            ways.append(modules_of(frame))
         return read(*values)
 
     with monkeypatch.context() as patch:
@@ -54,6 +58,34 @@ def test_an_import_passes_seven_modules(monkeypatch: pytest.MonkeyPatch, tmp_pat
     command = ["--store", str(tmp_path / "store"), "store", "import", "standalone", str(source), "--jobs", "1"]
     way = modules_to("preadv", command, monkeypatch, "pulsar_admin.store.scan.files")
     assert len(way) <= 7, sorted(way)
+
+
+@pytest.mark.parametrize("place", [["-m", "9:3", "-e"], ["-t", "2026-11-21T09:23:15Z", "--rule", "broker"]], ids=str)
+def test_a_reset_passes_twelve_modules_to_its_step(place: list[str]) -> None:
+    """All modules on the ways to functions that take the request or make the step."""
+    ways: list[set[str]] = []
+
+    def watch(frame: FrameType, event: str, value: object) -> None:
+        requests = (type(one).__name__ == "ResetRequest" for one in frame.f_locals.values())
+        if event == "call" and (frame.f_code.co_name == "put_value_step" or any(requests)):
+            ways.append(modules_of(frame))
+
+    command = [
+        "--store",
+        str(imported("small", "clean")),
+        "topics",
+        "reset-cursor",
+        "public/default/plain",
+        "-s",
+        "half",
+    ]
+    sys.setprofile(watch)
+    try:
+        assert run([*command, *place, "--dry-run"]) == 0
+    finally:
+        sys.setprofile(None)
+    way = set().union(*ways)
+    assert 5 < len(way) <= 12, sorted(way)
 
 
 @pytest.mark.parametrize(
