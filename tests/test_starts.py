@@ -92,8 +92,7 @@ def test_indexes_and_journals_of_bookies(cli: Cli, tmp_path: Path, disks: tuple[
         "bookie-index-missing": "1 index of bookie bk2test rebuilt; the old one is kept",
     }
     for code in lost:
-        # The journals of these bookies were in their only directory.
-        words = [word.replace(",JOURNAL-DIR", "") for word in shlex.split(told[code]["mend"])]
+        words = shlex.split(told[code]["mend"])
         assert words[:3] == ["pulsar-admin", "store", "salvage"]
         assert lost[code] in cli("--store", store, *words[1:]).stderr
         done = cli.done("--store", store, "-o", "json", *words[1:], "--yes")
@@ -170,7 +169,7 @@ def test_an_index_that_opens_and_cannot_be_read_whole(cli: Cli, tmp_path: Path, 
     assert "bookie-index-unreadable" not in cli("--store", store, "doctor").stdout
     told = {row["code"]: row for row in cli("--store", store, "-o", "json", "doctor", "--deep").json}
     assert "opens, but a part cannot be read" in told["bookie-index-unreadable"]["message"]
-    words = shlex.split(told["bookie-index-unreadable"]["mend"].replace(",JOURNAL-DIR", ""))
+    words = shlex.split(told["bookie-index-unreadable"]["mend"])
     assert cli("--store", store, *words[1:], "--yes").exit_code == 0
     assert starts(cli, store)["bk0test"] == (True, [])
 
@@ -211,6 +210,29 @@ def test_cookies_of_bookies(cli: Cli, tmp_path: Path, disks: tuple[Path, Path], 
     assert cli("--store", store, *shlex.split(told["mend"])[1:]).stdout.encode() == kept
     cookies[1].write_bytes(kept)
     assert starts(cli, store) == {f"bk{number}test": (True, []) for number in range(3)}
+
+
+def test_the_only_cookie_of_a_standalone_is_in_the_metadata(cli: Cli, tmp_path: Path) -> None:
+    source, store = scratch_copy("shapes", "clean", tmp_path), tmp_path / "store"
+    cookie = source / "bookkeeper" / "current" / "VERSION"
+    kept = cookie.read_text()
+    cookie.write_bytes(b"")
+    cli.done("--store", store, "store", "import", "standalone", source)
+    (told,) = cli.on(store, "doctor --code bookie-cookie-missing -o json").json
+    assert cli.done("--store", store, *shlex.split(told["mend"])[1:]).stdout == kept
+    check_sentences(cli, store)
+
+
+def test_journals_that_were_lost_before_the_import_are_missed(cli: Cli, tmp_path: Path) -> None:
+    source, store = scratch_copy(CLUSTER, "clean", tmp_path), tmp_path / "store"
+    for journal in (source / "bookkeeper0" / "current").glob("*.txn"):
+        journal.unlink()
+    cli.on(store, f"store import cluster --zookeeper {source / 'zookeeper'} --bookie {source / 'bookkeeper0'}").ends(1)
+    assert starts(cli, store) == {"bk0test": (False, ["bookie-journal-missing"])}
+    check_sentences(cli, store)
+    (told,) = cli.on(store, "doctor --code bookie-journal-missing -o json").json
+    cli.done("--store", store, *shlex.split(told["mend"])[1:], "--yes")
+    assert starts(cli, store) == {"bk0test": (True, [])}
 
 
 @pytest.mark.parametrize(

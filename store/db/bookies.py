@@ -72,8 +72,8 @@ def merge_bookies(bookies: Iterable[Bookie]) -> tuple[Bookie, ...]:
 
 
 def disks_of(info: StoreInfo, bookie_id: str) -> str:
-    """Return an imported bookie's disks for a command line, ID=DIR,DIR, with JOURNAL-DIR where no journal was
-    imported; only the id if the disks are unknown."""
+    """Return an imported bookie's disks for a command line, ID=DIR,DIR, with JOURNAL-DIR where no journal directory was given; only the
+    id if the disks are unknown."""
     parts = [bookie for bookie in iter_imported_bookies(info) if bookie.bookie_id == bookie_id]
     return disks_text(merge_bookies(parts)[0]) if parts else bookie_id
 
@@ -81,7 +81,7 @@ def disks_of(info: StoreInfo, bookie_id: str) -> str:
 def disks_text(bookie: Bookie) -> str:
     """Return a bookie's disks for a command line, as ``disks_of``."""
     roots = [str(path.parent if path.name == "current" else path) for path in bookie.directories]
-    if not any(next(path.glob("*.txn"), None) for path in bookie.journal_dirs):
+    if not bookie.journal_dirs:
         roots.append("JOURNAL-DIR")
     disks = ",".join(roots)
     return f"{bookie.bookie_id}={disks}" if bookie.bookie_id else disks

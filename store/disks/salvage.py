@@ -27,7 +27,6 @@ from typing import NamedTuple
 
 import numpy as np
 from msgspec import Struct, field
-from msgspec.structs import replace
 from pyroaring import BitMap64
 
 from pulsar_admin.store import errors
@@ -59,7 +58,7 @@ from pulsar_admin.store.model.coverage import believable_end, stripes_of
 from pulsar_admin.store.model.ledgers import find_ledger, find_metadata, iter_blocks, read_ledger, sorted_ledger_ids
 from pulsar_admin.store.scan.files import LedgerDigests
 from pulsar_admin.store.sources import rocksdb
-from pulsar_admin.store.sources.bookies import find_strangers, read_bookie_directory
+from pulsar_admin.store.sources.bookies import find_strangers, read_bookie_directory, with_own_journals
 from pulsar_admin.store.sources.locations_writer import Locations
 from pulsar_admin.store.sources.log_files import put_logs, raise_last_id
 from pulsar_admin.store.sources.rocksopen import salvage_pairs
@@ -658,9 +657,7 @@ def plan_salvage(store: Store, bookie: Bookie, *, collected: bool = False) -> Sa
     cluster, SourceBusy for a running one, InvalidValue unless all its directories are given, Unsupported for storage
     without these indexes.
     """
-    storages, cookie = storages_of(bookie), cookie_of(bookie)
-    if not bookie.journal_dirs and len(cookie.ledger_dirs) == 1 and {*cookie.journal_dirs} == {*cookie.ledger_dirs}:
-        bookie = replace(bookie, journal_dirs=bookie.ledger_dirs)  # the journals in its one directory are gone
+    storages, bookie = storages_of(bookie), with_own_journals(bookie)
     _check_journals(bookie)
     for storage in storages:
         has_index = any(path.is_dir() for path in storage.databases)

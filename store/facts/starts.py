@@ -27,7 +27,14 @@ from pulsar_admin.store.db.tree import find_node, iter_nodes
 from pulsar_admin.store.errors import MetadataCorrupt, StoreError, Unsupported
 from pulsar_admin.store.files import open_file
 from pulsar_admin.store.scan.files import FileBytes
-from pulsar_admin.store.sources.bookies import find_cookie, identity_of, read_bookie_directory, read_cookie, read_marks
+from pulsar_admin.store.sources.bookies import (
+    find_cookie,
+    identity_of,
+    read_bookie_directory,
+    read_cookie,
+    read_marks,
+    with_own_journals,
+)
 from pulsar_admin.store.sources.index_places import iter_index_files
 from pulsar_admin.store.sources.journals import find_stop, is_first_journal_missing
 from pulsar_admin.store.sources.rocksdb import is_rocksdb
@@ -125,6 +132,7 @@ def iter_bookie_facts(
     """
     if not any(path.is_dir() for path in bookie.directories):
         return
+    bookie = with_own_journals(bookie)
     refused = None if registered is None else refusal(registered, bookie)
     if refused is not None:
         lacking = [path for path in bookie.directories if path.is_dir() and read_cookie(path) is None]
@@ -145,7 +153,9 @@ def refusal(registered: Registered, bookie: Bookie) -> Mapping[str, Any] | None:
     known = registered.cookies.get(bookie.bookie_id)
     without = [path for path, cookie in cookies.items() if cookie is None]
     if there is None:
-        return {"refusal": Refusal.NONE, "registered": known is not None}
+        # A standalone's one bookie has no other place that tells its id.
+        ids = [bookie.bookie_id] if bookie.bookie_id else [*registered.cookies]
+        return {"refusal": Refusal.NONE, "registered": ids[0] if len(ids) == 1 and ids[0] in registered.cookies else ""}
     if (there.instance_id or "") != registered.instance_id:
         return {"refusal": Refusal.INSTANCE, "ours": there.instance_id, "theirs": registered.instance_id}
     if bookie.bookie_id not in registered.cookies:

@@ -164,8 +164,11 @@ def evidence_of(fact: StartFact) -> Evidence:
         values = {"bookie": fact.bookie.name, "disks": disks_text(fact.bookie)}
         salvages = fact.kind not in _SALVAGED or not has_index_files(fact.bookie)
         # No directory has a cookie to copy, or none is copied: the metadata has it.
-        if fact.values.get("registered") or (fact.kind is Start.COOKIE_MISSING and not salvages):
-            mend = f"pulsar-admin store cat {shell_word(f'{COOKIES}/{fact.bookie.bookie_id}')} --raw"
+        known = fact.values.get("registered", "" if salvages else fact.bookie.bookie_id)
+        if fact.kind is Start.COOKIE_MISSING and known:
+            mend = f"pulsar-admin store cat {shell_word(f'{COOKIES}/{known}')} --raw"
+        elif fact.kind is Start.COOKIE_MISSING and "registered" in fact.values:
+            mend = "pulsar-admin store ls /ledgers"
         elif not salvages:
             is_gone = fact.kind is Start.NO_JOURNAL
             mend = "pulsar-admin bookkeeper lastmark" if is_gone else _LOOK_AT.format(shell_word(str(fact.where)))

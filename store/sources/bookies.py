@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from pulsar_admin.store.codec.bookie import (
     COOKIE_FILE,
@@ -225,6 +226,13 @@ def find_cookie(data: bytes, where: str) -> Cookie | None:
         return decode_cookie(data, where)
     except (MetadataCorrupt, Unsupported):
         return None
+
+
+def with_own_journals(bookie: Bookie) -> Bookie:
+    """Return a bookie whose cookie names one directory for everything with it as journal directory, also if the journals in it are gone."""
+    cookie = None if bookie.journal_dirs else read_bookie_cookie(bookie)
+    is_one = cookie is not None and len({*cookie.journal_dirs, *cookie.ledger_dirs}) == 1
+    return replace(bookie, journal_dirs=bookie.ledger_dirs) if is_one else bookie
 
 
 def mark_names(bookie: Bookie) -> dict[Path, str]:

@@ -17,7 +17,7 @@ from pulsar_admin.store.db.bookies import Bookie, merge_bookies
 from pulsar_admin.store.errors import InvalidValue, MetadataCorrupt, NotWritable, Refused, SourceNotFound, Unsupported
 from pulsar_admin.store.files import read_file
 from pulsar_admin.store.names import shell_word
-from pulsar_admin.store.sources.bookies import identity_of, read_bookie_directory
+from pulsar_admin.store.sources.bookies import identity_of, read_bookie_cookie, read_bookie_directory
 from pulsar_admin.store.wording import Answer, counted
 
 _LEDGER, _JOURNAL, _INDEX = "ledger", "journal", "index"
@@ -301,7 +301,7 @@ def join_bookies(one: Bookie, other: Bookie) -> Bookie:
 
 def missing_directories(bookie: Bookie) -> list[str]:
     """Return warnings about directories that the cookie names and that were not given."""
-    cookie = next((cookie for path in bookie.directories if (cookie := read_given_cookie(path)) is not None), None)
+    cookie = read_bookie_cookie(bookie)
     return [
         f"bookie {bookie.bookie_id}: {len(present)} of {len(set(named))} {what} directories given; by its cookie they are"
         f" {', '.join(dict.fromkeys(named))}: entries in the others are missing here; import them: pulsar-admin store "
