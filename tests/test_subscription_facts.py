@@ -3,24 +3,30 @@
 import random
 import re
 from collections.abc import Iterable, Iterator
+from itertools import combinations, product
+from pathlib import Path
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 from pyroaring import BitMap
 
+from pulsar_admin.store.codec.message import encode_message_entry
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.errors import StoreError
 from pulsar_admin.store.facts import known
+from pulsar_admin.store.facts.backlogs import Contents, read_contents, read_each_contents
 from pulsar_admin.store.facts.topics import TopicFacts, read_headers_together
 from pulsar_admin.store.model.cursors import Extent, RankBits, extent_of, union
 from pulsar_admin.store.model.reader import open_reader
 from pulsar_admin.store.model.topics import iter_topics, read_topic
 from pulsar_admin.store.names import encode_name, parse_topic
+from pulsar_admin.store.proto.pulsar_api_pb2 import MessageMetadata
 from pulsar_admin.store.reports.subscriptions import Asked, NotDue, SubscriptionFacts, iter_subscription_facts
 from tests.conftest import Cli
 from tests.live.comparing import place
 from tests.stores import NOW_MS, copied, imported, lose_nodes, put_node
+from tests.synthetic import Made, MadeTopic, make_store
 from tests.worlds import CLUSTER, WORLD_NAMES, asked_topics, oracle
 
 Json = Any  # a JSON value
@@ -212,3 +218,50 @@ def test_headers_that_are_read_together_say_what_each_backlog_says_alone(world: 
         read_headers_together(backlogs, NOW_MS)
         together = [vars(one)["headers"] for one in backlogs]
     assert [replace(one, first_publish_ms=None) for one in together] == alone
+
+
+def test_what_backlogs_contain_is_counted_to_the_entry_and_the_moment(tmp_path: Path) -> None:
+    """Every part of a topic against a loop over what was written: due before, at and after now, batches, markers, chunks."""
+    now_ms, written = 1000, list[list[Made]]()
+    kinds = [(due, batch, False, -1) for due in (0, now_ms - 1, now_ms, now_ms + 1, 2000) for batch in (0, 1, 2)]
+    kinds[7:7] = [(0, 0, False, 0), (0, 0, True, -1), (0, 0, False, 1)]  # a message of two chunks around a marker
+    for rank, (due, batch, is_marker, chunk) in enumerate(kinds):
+        metadata = MessageMetadata(producer_name="p", sequence_id=rank, publish_time=rank)
+        if due:
+            metadata.deliver_at_time = due
+        if batch:
+            metadata.num_messages_in_batch = batch
+        if is_marker:
+            metadata.marker_type = 10
+        if chunk >= 0:
+            metadata.uuid, metadata.chunk_id, metadata.num_chunks_from_msg, metadata.total_chunk_msg_size = (
+                "u",
+                chunk,
+                2,
+                2,
+            )
+        written += [[]] if rank in (0, 8) else []
+        written[-1].append(Made(0, raw=encode_message_entry(metadata, b"x")))
+    with (
+        open_store(make_store(tmp_path / "s", {"a/b/c": MadeTopic([*written, []])})) as store,
+        open_reader(store) as reader,
+    ):
+        topic = read_topic(reader.txn, parse_topic("a/b/c"))
+        parts = [((start, end),) for start, end in combinations(range(len(kinds) + 1), 2)]
+        parts += [(one, other) for (one,), (other,) in product(parts[::5], parts[::3]) if one[1] < other[0]]
+        expected = []
+        for intervals in parts:
+            ranks = [rank for start, end in intervals for rank in range(start, end)]
+            dues, chunks = [kinds[rank][0] for rank in ranks], [rank for rank in ranks if kinds[rank][3] >= 0]
+            waiting = [due for due in dues if due > now_ms]
+            expected.append(Contents(
+                len(ranks), sum(max(kinds[rank][1], 1) for rank in ranks), 8 in ranks, 7 in ranks, sum(0 < due <= now_ms for due in dues),
+                NotDue(len(waiting), min(waiting, default=None), max(waiting, default=None)), ranks[0],
+                () if len(chunks) == 2 else tuple(chunks),
+            ))  # fmt: skip
+        asked = [(topic, intervals) for intervals in parts]
+        assert read_each_contents(reader, asked, now_ms) == expected
+        alone = [replace(one, first_publish_ms=None) for one in expected]
+        assert [read_contents(reader, topic, intervals, now_ms) for intervals in parts] == alone
+        bits = [RankBits(BitMap(rank for start, end in intervals for rank in range(start, end))) for intervals in parts]
+        assert [read_contents(reader, topic, intervals, now_ms) for intervals in bits] == alone
