@@ -130,7 +130,8 @@ from pulsar_admin.store.facts.managed_ledgers import OtherLedger
 from pulsar_admin.store.facts.next_message import NextMessage
 from pulsar_admin.store.facts.numbers import Blocker
 from pulsar_admin.store.facts.partitions import Partitions, find_disagreeing
-from pulsar_admin.store.facts.starts import Start, StartFact
+from pulsar_admin.store.facts.quiet import _pin_nothing
+from pulsar_admin.store.facts.starts import Start, StartFact, _is_emptied, _log_facts
 from pulsar_admin.store.facts.topics import Clocks, TopicFacts, is_on_time
 from pulsar_admin.store.facts.transactions import UnassignedCoordinators
 from pulsar_admin.store.facts.values import UnknownValues
@@ -161,7 +162,7 @@ from pulsar_admin.store.model.resources import (
 from pulsar_admin.store.model.topics import PARTITIONS_MAX, iter_partitioned, read_topic
 from pulsar_admin.store.model.transactions import Coordinator, OpenTransaction, SegmentStates
 from pulsar_admin.store.nacks.tracker import NegativeAcksTracker
-from pulsar_admin.store.names import EARLIEST, EVENTS, SEGMENT, FileKind, NamespaceName, TopicName, parse_topic
+from pulsar_admin.store.names import EARLIEST, EVENTS, LATEST, SEGMENT, FileKind, NamespaceName, TopicName, parse_topic
 from pulsar_admin.store.policies.rules import TOPIC_POLICIES
 from pulsar_admin.store.proto.bookkeeper_pb2 import LedgerMetadataFormat
 from pulsar_admin.store.proto.pulsar_api_pb2 import MessageIdData, MessageMetadata
@@ -257,6 +258,7 @@ TOPIC = N(
 )
 ROW = pa.record_batch({"x": [1]})
 LEDGERS = N(names=set(), kinds=set(), indexed=[], timed=[], contradiction="")
+LISTS = [N(ledger_id=5, entries=1), N(ledger_id=6, entries=0), N(ledger_id=9, entries=1)]
 BATCH = N(key=None, clock="publish", first=Position(1, 5, 2), last=Position(1, 5, 3))
 WINDOW = {"base": 5, "data": b"abc", "_buffer": b"abcd", "_fill": partial(int, "x")}
 """A window onto a file from byte 5 to before 8; reading elsewhere is an error."""
@@ -621,7 +623,10 @@ BOUNDS: dict[str, list[tuple[Any, object]]] = {
                                 (-1, (None, None)))],
     "store.search.broker:BrokerSearch._has_more": [
         ((N(topic=N(number_of_entries=5)), rank, None), rank < 5) for rank in (4, 5)],
-    "store.search.broker:BrokerSearch.expire_position": [((N(), None, 0, 0), None)],
+    "store.search.broker:BrokerSearch.expire_position": [((N(), None, 0, 0), None)] + [
+        ((N(_expire_whole_ledgers=lambda mark, limit: Position(1, 4), broker=N(rules=N(expires_as_it_resets=True)),
+            _find_message=lambda limit: Position(1, 2)), N(mark_delete=Position(1, entry)), 5000, 1), answer)
+        for entry, answer in ((3, Position(1, 4)), (4, None))],
     "store.search.doubts:Doubt.text": [
         ((N(ledger_id=7, first=3, last=last, lost=1, unseen=0, unseen_from=None),), f"1 lost entry of ledger 7 ({place})")
         for last, place in ((3, "7:3"), (4, "7:3 to 7:4"))],
@@ -1125,6 +1130,14 @@ BOUNDS: dict[str, list[tuple[Any, object]]] = {
                               (10, ["10 nodes that cannot be decoded stay as they are:", *["x"] * 10]),
                               (11, ["11 nodes that cannot be decoded stay as they are:", *["x"] * 10,
                                     "… and 1 more: see them with: pulsar-admin store check"]))],
+    "store.search.broker:BrokerSearch._find_in_compacted": [
+        ((N(_read_compacted=lambda view, entry: N(position=entry, header=N(metadata=N(publish_time=(10, 20, 20, 30)[entry])))),
+          N(last_entry_id=3), time_ms), answer)
+        for time_ms, answer in ((5, 0), (10, 0), (11, 1), (20, 1), (21, 3), (30, 3), (31, None))],
+    "store.search.window:_listed": [
+        ((N(ledgers=LISTS, last_confirmed=Position(9, 0)), N(first=first, last=N(ledger_id=last))), answer)
+        for first, last, answer in ((EARLIEST, 9, [LISTS[0], LISTS[2]]), (Position(5, 0), 5, [LISTS[0]]), (Position(9, 0), 9, [LISTS[2]]),
+                                    (Position(6, 0), 8, []), (LATEST, LONG, [LISTS[2]]))],
     "store.codec.claims:claimed_topic": [(({TOPIC_KEY: b"\xff"},), None), (({SCHEMA_KEY: b"x"},), None)],
     "store.codec.compression:fills": [((ZLIB, b"xx", memoryview(bytearray(3))), False)],
     "store.codec.cursor:rename_properties": [((b"\xff", str), None)],
@@ -2227,6 +2240,49 @@ def test_numbers_that_java_does_not_read() -> None:
     for text in ("٠_0x40000000", "0x_1", "0xg_0x40000000"):
         with pytest.raises(InvalidValue):
             parse_bundle(namespace, text)
+
+
+def test_ledgers_are_pinned_by_what_is_not_acknowledged() -> None:
+    """Each ledger but the last that some cursor has not passed has an entry that some cursor needs: by every entry."""
+    ledgers = [(1, 2), (2, 2), (3, 0), (4, 1)]
+    parts = [[], [(-1, 0)], [(0, 1)], [(-1, 1)], [(-1, 0), (0, 1)]]
+    cursors = [
+        PlainCursor(at, [*((1, *one) for one in first), *((2, *one) for one in second)])
+        for at in ((0, 9), (1, -1), (1, 0), (1, 1), (2, -1), (2, 0), (2, 1)) for first in parts for second in parts
+        if not (first and at > (1, first[0][0])) and not (second and at > (2, second[0][0]))
+    ]  # fmt: skip
+    for some in (
+        ([one] for one in cursors),
+        ([one, cursors[-1]] for one in cursors),
+        ([one, cursors[40]] for one in cursors),
+    ):
+        for group in some:
+            expected = not any(one.ranges for one in group) or all(
+                any(
+                    (ledger, entry) > one.position and not any(at == ledger and low < entry <= high for at, low, high in one.ranges)
+                    for one in group for entry in range(entries)
+                )
+                for ledger, entries in ledgers[:-1] if entries and any(one.position < (ledger, entries - 1) for one in group)
+            )  # fmt: skip
+            assert _pin_nothing(ledgers, group) == expected, group
+
+
+def test_starts_of_servers_at_their_bounds(tmp_path: Path) -> None:
+    """An index with nothing but a cookie is emptied; ZooKeeper reads records of twice ``jute.maxbuffer``, and none longer."""
+    for name, files, expected in (
+        ("a", [], True),
+        ("b", ["VERSION"], True),
+        ("c", ["VERSION", "x"], False),
+        ("d", ["x"], False),
+    ):
+        (tmp_path / name).mkdir()
+        for file in files:
+            (tmp_path / name / file).touch()
+        assert _is_emptied([tmp_path / name]) == expected
+    for size, long in ((2 * 0xFFFFF, []), (2 * 0xFFFFF + 1, [tmp_path / "log.1"])):
+        record = struct.pack(">qi", adler32(bytes(size)), size) + bytes(size) + b"B"
+        (tmp_path / "log.1").write_bytes(RECORD_HEAD + record)
+        assert [one.where for one in _log_facts([(1, tmp_path / "log.1")], [])] == long
 
 
 def test_a_quota_of_as_much_as_is_retained_is_refused(cli: Cli, tmp_path: Path) -> None:
