@@ -11,7 +11,7 @@ from functools import partial
 from hashlib import sha256
 from importlib import import_module
 from io import BytesIO
-from itertools import chain, combinations, cycle, product
+from itertools import chain, combinations, cycle, pairwise, product
 from operator import attrgetter
 from pathlib import Path
 from types import SimpleNamespace
@@ -147,7 +147,7 @@ from pulsar_admin.store.model.broken import NO_METADATA
 from pulsar_admin.store.model.broken_beside import find_lost_events
 from pulsar_admin.store.model.coverage import Shortfalls, Stripe
 from pulsar_admin.store.model.cursors import DEDUP_CURSOR, CursorSource, read_cursor
-from pulsar_admin.store.model.ledgers import WholeLedger, sorted_ledger_ids
+from pulsar_admin.store.model.ledgers import WholeLedger, find_place, iter_gaps, sorted_ledger_ids
 from pulsar_admin.store.model.publish_times import PublishTimes
 from pulsar_admin.store.model.reader import open_reader
 from pulsar_admin.store.model.references import read_namings
@@ -190,6 +190,7 @@ from pulsar_admin.store.scan.operations import PlainFiles
 from pulsar_admin.store.scan.sources import ListedObject, list_prefix
 from pulsar_admin.store.search.doubts import Doubt
 from pulsar_admin.store.search.explain import Neighbour
+from pulsar_admin.store.search.skew import misplaced
 from pulsar_admin.store.sources import log_files
 from pulsar_admin.store.sources.cluster import open_metadata
 from pulsar_admin.store.sources.ensemble import Address, Client, LiveEnsemble, Session, parse_address
@@ -1131,9 +1132,9 @@ BOUNDS: dict[str, list[tuple[Any, object]]] = {
                               (11, ["11 nodes that cannot be decoded stay as they are:", *["x"] * 10,
                                     "… and 1 more: see them with: pulsar-admin store check"]))],
     "store.search.broker:BrokerSearch._find_in_compacted": [
-        ((N(_read_compacted=lambda view, entry: N(position=entry, header=N(metadata=N(publish_time=(10, 20, 20, 30)[entry])))),
+        ((N(_read_compacted=lambda view, entry: N(position=entry, header=N(metadata=N(publish_time=(10, 40, 20, 30)[entry])))),
           N(last_entry_id=3), time_ms), answer)
-        for time_ms, answer in ((5, 0), (10, 0), (11, 1), (20, 1), (21, 3), (30, 3), (31, None))],
+        for time_ms, answer in ((5, 0), (10, 0), (11, 1), (20, 1), (21, 1), (30, 3), (31, None))],
     "store.search.window:_listed": [
         ((N(ledgers=LISTS, last_confirmed=Position(9, 0)), N(first=first, last=N(ledger_id=last))), answer)
         for first, last, answer in ((EARLIEST, 9, [LISTS[0], LISTS[2]]), (Position(5, 0), 5, [LISTS[0]]), (Position(9, 0), 9, [LISTS[2]]),
@@ -2265,6 +2266,30 @@ def test_ledgers_are_pinned_by_what_is_not_acknowledged() -> None:
                 for ledger, entries in ledgers[:-1] if entries and any(one.position < (ledger, entries - 1) for one in group)
             )  # fmt: skip
             assert _pin_nothing(ledgers, group) == expected, group
+
+
+def test_gaps_of_ledgers_are_all_that_no_file_has(tmp_path: Path) -> None:
+    """Up to every entry, of ledgers that lack entries at their beginning, in the middle and at their end."""
+    lost = [(), (0,), (0, 1, 4), (2, 3, 7), (6, 7), (0, 2, 4, 6)]
+    ledgers = [[Made(1, lost=entry_id in some) for entry_id in range(8)] for some in lost]
+    with open_store(make_store(tmp_path / "s", {"a/b/c": MadeTopic([*ledgers, []])})) as store, store.read() as txn:
+        for ledger_id, some in enumerate(lost, 10):
+            assert [entry for entry in range(-1, 10) if find_place(txn, ledger_id, entry)] == sorted(
+                {*range(8)} - {*some}
+            )
+            for last in range(-1, 10):
+                missing = [entry for entry in range(last + 1) if entry in some or entry > 7]
+                gaps = list(iter_gaps(txn, ledger_id, last))
+                assert [entry for start, end in gaps for entry in range(start, end + 1)] == missing
+                assert all(before[1] + 1 < after[0] for before, after in pairwise(gaps))
+
+
+def test_clocks_are_wrong_by_more_than_the_tolerance() -> None:
+    for beyond in (False, True):
+        future, late = misplaced(np.array([10, 20, 30, 5, 40]), 25 - beyond)
+        assert (future.tolist(), late.tolist()) == ([False] * 5, [False, False, False, beyond, False])
+        future, late = misplaced(np.array([10, 99, 20, 30]), 79 - beyond)
+        assert (future.tolist(), late.tolist()) == ([False, beyond, False, False], [False] * 4)
 
 
 def test_starts_of_servers_at_their_bounds(tmp_path: Path) -> None:

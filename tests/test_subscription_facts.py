@@ -5,12 +5,14 @@ import re
 from collections.abc import Iterable, Iterator
 from itertools import combinations, product
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 from pyroaring import BitMap
 
+from pulsar_admin.store.codec.cursor import CursorState
 from pulsar_admin.store.codec.message import encode_message_entry
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.errors import StoreError
@@ -23,6 +25,7 @@ from pulsar_admin.store.model.topics import iter_topics, read_topic
 from pulsar_admin.store.names import encode_name, parse_topic
 from pulsar_admin.store.proto.pulsar_api_pb2 import MessageMetadata
 from pulsar_admin.store.reports.subscriptions import Asked, NotDue, SubscriptionFacts, iter_subscription_facts
+from pulsar_admin.store.search.before_due import dropped_before_due, expiring_before_due
 from tests.conftest import Cli
 from tests.live.comparing import place
 from tests.stores import NOW_MS, copied, imported, lose_nodes, put_node
@@ -265,3 +268,18 @@ def test_what_backlogs_contain_is_counted_to_the_entry_and_the_moment(tmp_path: 
         assert [read_contents(reader, topic, intervals, now_ms) for intervals in parts] == alone
         bits = [RankBits(BitMap(rank for start, end in intervals for rank in range(start, end))) for intervals in parts]
         assert [read_contents(reader, topic, intervals, now_ms) for intervals in bits] == alone
+        dues = [(due, rank) for rank, (due, *_) in enumerate(kinds) if due]
+        start: Any = SimpleNamespace(state=CursorState(topic.first_position))
+        for late_ms in range(now_ms - len(kinds), now_ms + 3):  # each entry was published at its rank
+            for found, early in (
+                (
+                    dropped_before_due(reader, topic, ((0, len(kinds)),), late_ms),
+                    [one for one in dues if one[0] > late_ms],
+                ),
+                (
+                    expiring_before_due(reader, topic, start, late_ms),
+                    [one for one in dues if one[0] - one[1] > late_ms],
+                ),
+            ):
+                first = [(one.due_ms, topic.rank(one.position)) for one in found.first]
+                assert (found.messages, first) == (len(early), sorted(early)[:5])
