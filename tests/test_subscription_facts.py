@@ -226,7 +226,7 @@ def test_headers_that_are_read_together_say_what_each_backlog_says_alone(world: 
 def test_what_backlogs_contain_is_counted_to_the_entry_and_the_moment(tmp_path: Path) -> None:
     """Every part of a topic against a loop over what was written: due before, at and after now, batches, markers, chunks."""
     now_ms, written = 1000, list[list[Made]]()
-    kinds = [(due, batch, False, -1) for due in (0, now_ms - 1, now_ms, now_ms + 1, 2000) for batch in (0, 1, 2)]
+    kinds = [(due, batch, False, -1) for due in (now_ms - 1, now_ms, now_ms + 1, 2000, 0) for batch in (0, 1, 2)]
     kinds[7:7] = [(0, 0, False, 0), (0, 0, True, -1), (0, 0, False, 1)]  # a message of two chunks around a marker
     for rank, (due, batch, is_marker, chunk) in enumerate(kinds):
         metadata = MessageMetadata(producer_name="p", sequence_id=rank, publish_time=rank)
@@ -270,7 +270,7 @@ def test_what_backlogs_contain_is_counted_to_the_entry_and_the_moment(tmp_path: 
         assert [read_contents(reader, topic, intervals, now_ms) for intervals in bits] == alone
         dues = [(due, rank) for rank, (due, *_) in enumerate(kinds) if due]
         start: Any = SimpleNamespace(state=CursorState(topic.first_position))
-        for late_ms in range(now_ms - len(kinds), now_ms + 3):  # each entry was published at its rank
+        for late_ms in (-1, *range(now_ms - len(kinds), now_ms + 3)):  # each entry was published at its rank
             for found, early in (
                 (
                     dropped_before_due(reader, topic, ((0, len(kinds)),), late_ms),
