@@ -2281,6 +2281,7 @@ def test_gaps_of_ledgers_are_all_that_no_file_has(tmp_path: Path) -> None:
                 missing = [entry for entry in range(last + 1) if entry in some or entry > 7]
                 gaps = list(iter_gaps(txn, ledger_id, last))
                 assert [entry for start, end in gaps for entry in range(start, end + 1)] == missing
+                assert all(start <= end for start, end in gaps)
                 assert all(before[1] + 1 < after[0] for before, after in pairwise(gaps))
 
 
