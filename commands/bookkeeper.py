@@ -1,6 +1,7 @@
 """``bookkeeper``: commands of ``bookkeeper shell`` that a store answers, in the words of BookKeeper 4.17.2."""
 
 from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
 
 from pulsar_admin.context import App, Lines, Printed, Shown
@@ -11,6 +12,7 @@ from pulsar_admin.store.reports import shell
 from pulsar_admin.upstream import mirrored
 
 _FORMATTED = "Lines as the shell logs them, without time, thread and class."
+_logged = partial(mirrored, output=_FORMATTED)
 
 
 def _printed(lines: Iterable[str]) -> Shown:
@@ -24,12 +26,11 @@ def _ledger_id(value: int | None) -> int:
     return value
 
 
-@mirrored(
+@_logged(
     "bookkeeper listledgers",
     "",
     "-m",
     helps={"meta": "Also the metadata.", "bookieid": "Only ledgers with this bookie in an ensemble."},
-    output=_FORMATTED,
     errors=[errors.StoreNotFound, errors.MetadataCorrupt],
 )
 def listledgers(app: App, meta: bool, bookieid: str | None) -> Iterator[Shown]:
@@ -38,7 +39,7 @@ def listledgers(app: App, meta: bool, bookieid: str | None) -> Iterator[Shown]:
         yield _printed(shell.ledger_lines(txn, bookieid, meta))
 
 
-@mirrored(
+@_logged(
     "bookkeeper ledgermetadata",
     "-ledgerid 9",
     helps={
@@ -47,7 +48,6 @@ def listledgers(app: App, meta: bool, bookieid: str | None) -> Iterator[Shown]:
         "restorefromfile": "Refused: it changes a running cluster's metadata.",
         "update": "Refused.",
     },
-    output=_FORMATTED,
     errors=[errors.LedgerNotFound, errors.MetadataCorrupt, errors.Unsupported],
 )
 def ledgermetadata(
@@ -105,7 +105,7 @@ def readledger(
         yield _printed(shell.read_lines(reader, _ledger_id(ledgerid), first, last, msg))
 
 
-@mirrored(
+@_logged(
     "bookkeeper readlog",
     "0 -l 9 -e 3",
     "1.log -sp 1024 -ep 2048",
@@ -116,7 +116,6 @@ def readledger(
         "startpos": "Only records that end at this offset or after it.",
         "endpos": "Only records that begin at this offset or before it.",
     },
-    output=_FORMATTED,
     errors=[errors.SourceNotFound],
 )
 def readlog(
@@ -151,14 +150,13 @@ def readlogmetadata(app: App, log: str) -> Iterator[Shown]:
         yield _printed(shell.log_metadata_lines(app.store, file))
 
 
-@mirrored(
+@_logged(
     "bookkeeper readjournal",
     "1a1fd6a8c5d.txn",
     helps={
         "dir": "Has no effect: a journal of several bookies is named by its path.",
         "msg": "Also the bytes, as text.",
     },
-    output=_FORMATTED,
     errors=[errors.SourceNotFound],
 )
 def readjournal(app: App, journal: str, msg: bool, **_ignored: object) -> Iterator[Shown]:
@@ -171,11 +169,10 @@ def readjournal(app: App, journal: str, msg: bool, **_ignored: object) -> Iterat
         yield _printed(shell.journal_lines(app.store, file, msg))
 
 
-@mirrored(
+@_logged(
     "bookkeeper activeledgers",
     "-l 0",
     helps={"log_id": "The entry log's number.", "timeout": "Has no effect."},
-    output=_FORMATTED,
     errors=[errors.SourceNotFound, errors.InvalidValue],
 )
 def activeledgers(app: App, log_id: int | None, timeout: int | None) -> Iterator[Shown]:
@@ -187,7 +184,7 @@ def activeledgers(app: App, log_id: int | None, timeout: int | None) -> Iterator
         yield _printed(shell.active_lines(txn, file))
 
 
-@mirrored("bookkeeper lastmark", "", output=_FORMATTED, errors=[errors.SourceNotFound, errors.MetadataCorrupt])
+@_logged("bookkeeper lastmark", "", errors=[errors.SourceNotFound, errors.MetadataCorrupt])
 def lastmark(app: App) -> Shown:
     """Show the journal position up to which a bookie's entry logs are complete."""
     return _printed(shell.last_mark_lines(app.store))
@@ -205,7 +202,7 @@ def listfilesondisc(app: App, journal: bool, entrylog: bool, index: bool) -> Sho
     return _printed(shell.file_lines(shell.bookie_directories(app.store), journal, entrylog, index))
 
 
-@mirrored(
+@_logged(
     "bookkeeper listbookies",
     "-a",
     helps={
@@ -214,7 +211,6 @@ def listfilesondisc(app: App, journal: bool, entrylog: bool, index: bool) -> Sho
         "readonly": "Those that ran and took none.",
         "all": "All that have a cookie.",
     },
-    output=_FORMATTED,
     errors=[errors.StoreNotFound, errors.InvalidValue],
 )
 def listbookies(app: App, hostnames: bool, readwrite: bool, readonly: bool, all: bool) -> Iterator[Shown]:
@@ -234,7 +230,7 @@ def cookie_get(app: App, bookie_id: str) -> Iterator[Shown]:
         yield _printed(shell.cookie_lines(txn, bookie_id))
 
 
-@mirrored(
+@_logged(
     "bookkeeper listunderreplicated",
     "",
     helps={
@@ -244,7 +240,6 @@ def cookie_get(app: App, bookie_id: str) -> Iterator[Shown]:
         "printreplicationworkerid": "Has no effect: no worker replicates the ledgers of a store.",
         "onlydisplayledgercount": "Only how many there are.",
     },
-    output=_FORMATTED,
     errors=[errors.StoreNotFound],
 )
 def listunderreplicated(

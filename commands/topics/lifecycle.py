@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 
 _METADATA = {"metadata": "A property, KEY=VALUE; may be repeated."}
+_CREATES: Any = {"changes": True, "errors": [AlreadyExists, NamespaceNotFound, InvalidValue, StalePlan]}
+_ENDS: Any = {"changes": True, "errors": [TopicNotFound, Refused, StalePlan]}  # Any: keywords of click
 
 
 def parse_pairs(pairs: Sequence[str]) -> dict[str, str]:
@@ -44,13 +46,7 @@ def parse_pairs(pairs: Sequence[str]) -> dict[str, str]:
     return found
 
 
-@mirrored(
-    "topics create",
-    "public/default/made -m owner=billing",
-    changes=True,
-    errors=[AlreadyExists, NamespaceNotFound, InvalidValue, StalePlan],
-    helps=_METADATA,
-)
+@mirrored("topics create", "public/default/made -m owner=billing", helps=_METADATA, **_CREATES)
 def create(app: App, topic: TopicName, metadata: tuple[str, ...]) -> None:
     """Create a topic without partitions.
 
@@ -62,9 +58,8 @@ def create(app: App, topic: TopicName, metadata: tuple[str, ...]) -> None:
 @mirrored(
     "topics create-partitioned-topic",
     "public/default/made -p 4",
-    changes=True,
-    errors=[AlreadyExists, NamespaceNotFound, InvalidValue, StalePlan],
     helps={**_METADATA, "partitions": "How many partitions."},
+    **_CREATES,
 )
 def create_partitioned(app: App, topic: TopicName, partitions: int, metadata: tuple[str, ...]) -> None:
     """Create a partitioned topic and its partitions."""
@@ -129,9 +124,8 @@ _DELETES = {
 @mirrored(
     "topics terminate",
     "public/default/plain",
-    changes=True,
     output="The position of the last entry, in a sentence.",
-    errors=[TopicNotFound, Refused, StalePlan],
+    **_ENDS,
 )
 def terminate(app: App, topic: TopicName) -> Shown:
     """Terminate a topic: no more messages can be added."""
@@ -144,9 +138,8 @@ def terminate(app: App, topic: TopicName) -> Shown:
 @mirrored(
     "topics partitioned-terminate",
     "acme/orders/parts",
-    changes=True,
     output="A sentence per partition, with the position of its last entry.",
-    errors=[TopicNotFound, Refused, StalePlan],
+    **_ENDS,
 )
 def partitioned_terminate(app: App, topic: TopicName) -> Shown:
     """Terminate all partitions of a topic: no more messages can be added."""
@@ -168,9 +161,7 @@ def trim(app: App, topic: TopicName) -> None:
     app.change(app.topic(topic).trim())
 
 
-@mirrored(
-    "topics truncate", "public/default/plain", changes=True, output=_ENDED, errors=[TopicNotFound, Refused, StalePlan]
-)
+@mirrored("topics truncate", "public/default/plain", output=_ENDED, **_ENDS)
 def truncate(app: App, topic: TopicName) -> None:
     """Move every subscription of a topic to its end and delete its ledgers except the last one, regardless of
     retention.
@@ -203,14 +194,7 @@ def delete(app: App, topic: str, force: bool, delete_schema: bool, r: bool, from
     app.change(app.api.delete_topics(*names, force=force))
 
 
-@mirrored(
-    "topics delete-partitioned-topic",
-    "acme/orders/parts",
-    changes=True,
-    output=_ENDED,
-    errors=[TopicNotFound, Refused, StalePlan],
-    helps=_DELETES,
-)
+@mirrored("topics delete-partitioned-topic", "acme/orders/parts", output=_ENDED, helps=_DELETES, **_ENDS)
 def delete_partitioned(app: App, topic: TopicName, force: bool, delete_schema: bool) -> None:
     """Delete a partitioned topic and its partitions with their subscriptions, ledgers, schema and policies.
 

@@ -11,6 +11,8 @@ from pulsar_admin.upstream import mirrored
 
 _PAIR = {"property": "A property, KEY=VALUE; may be repeated."}
 _SUBSCRIPTION = {"subscription": "Its name."}
+_CHANGES: Any = {"changes": True, "errors": [errors.TopicNotFound, errors.StalePlan]}  # Any: keywords of click
+_OF_SUBSCRIPTION: Any = {"errors": [errors.TopicNotFound, errors.SubscriptionNotFound], "helps": _SUBSCRIPTION}
 
 
 @mirrored(
@@ -24,13 +26,7 @@ def get(app: App, topic: TopicName) -> Shown:
     return Printed(app.topic(topic).properties(), as_map=str)
 
 
-@mirrored(
-    "topics update-properties",
-    "public/default/plain -p owner=billing",
-    changes=True,
-    errors=[errors.TopicNotFound, errors.StalePlan],
-    helps=_PAIR,
-)
+@mirrored("topics update-properties", "public/default/plain -p owner=billing", helps=_PAIR, **_CHANGES)
 def update(app: App, topic: TopicName, property: dict[str, str]) -> None:
     """Set properties of a topic and keep the others."""
     app.change(app.topic(topic).set_properties(property))
@@ -39,9 +35,8 @@ def update(app: App, topic: TopicName, property: dict[str, str]) -> None:
 @mirrored(
     "topics remove-properties",
     "public/default/plain -k owner",
-    changes=True,
-    errors=[errors.TopicNotFound, errors.StalePlan],
     helps={"key": "The property's key; without it nothing is removed."},
+    **_CHANGES,
 )
 def remove(app: App, topic: TopicName, key: str | None) -> None:
     """Remove one property of a topic."""
@@ -52,8 +47,7 @@ def remove(app: App, topic: TopicName, key: str | None) -> None:
     "topics get-subscription-properties",
     elsewhere=["public/default/plain -s half"],
     output="One line of JSON; for a partitioned topic the properties of all its partitions.",
-    errors=[errors.TopicNotFound, errors.SubscriptionNotFound],
-    helps=_SUBSCRIPTION,
+    **_OF_SUBSCRIPTION,
 )
 def get_of_subscription(app: App, topic: TopicName, subscription: str) -> Result:
     """Show the properties of a subscription."""
@@ -83,8 +77,7 @@ def update_of_subscription(
     "topics get-replicated-subscription-status",
     "public/default/plain -s half",
     output="`topic    true` or `false`, one line per partition.",
-    errors=[errors.TopicNotFound, errors.SubscriptionNotFound],
-    helps=_SUBSCRIPTION,
+    **_OF_SUBSCRIPTION,
 )
 def get_replicated(app: App, topic: TopicName, subscription: str) -> Shown:
     """Show whether clusters share the position of a subscription."""
