@@ -171,6 +171,13 @@ def read_bytes(path: str, start: int, count: int) -> bytes:
             return bytes(stream.read_at(count, start))
 
 
+def check_length(path: str, expected: int, found: int, hint: str) -> None:
+    """Raise SourceChanged for a file of fewer bytes than were expected."""
+    if found < expected:
+        said = f"{path} became shorter: expected {expected} bytes or more, found {found}"
+        raise errors.SourceChanged(said, hint=hint, path=path)
+
+
 def file_info(path: str) -> tuple[int, float]:
     """Return the size in bytes and the modification time in seconds of a file or object; raises as ``read_bytes``."""
     if not is_url(path):

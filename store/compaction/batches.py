@@ -7,6 +7,7 @@ trimmed since are not missed.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
+from functools import cache
 from itertools import starmap
 
 import numpy as np
@@ -18,12 +19,13 @@ from pulsar_admin.store.codec.compactedentry import decode_compacted_entry
 from pulsar_admin.store.codec.compression import LIMIT_BYTES, NONE, decompress
 from pulsar_admin.store.codec.message import decode_message_entry
 from pulsar_admin.store.compaction.forms import RULE_4_0, RULE_4_2
-from pulsar_admin.store.compaction.heads import Transactions
+from pulsar_admin.store.compaction.heads import Transactions, has_transactions, read_transactions
 from pulsar_admin.store.compaction.last_id import check_indexes
 from pulsar_admin.store.kernels import compaction as kernel
 from pulsar_admin.store.kernels import slots as slot_kernel
-from pulsar_admin.store.model.compacted_view import CompactedView
+from pulsar_admin.store.model.compacted_view import CompactedView, parts_of_view
 from pulsar_admin.store.model.reader import EntryReader
+from pulsar_admin.store.model.topics import Topic
 from pulsar_admin.store.names import Position
 from pulsar_admin.store.scan.entries import EntryScan
 from pulsar_admin.store.scan.integer_rows import runs_of
@@ -114,8 +116,7 @@ class MessageSource(Struct):
         self.damaged, self.lost = [], 0
         self._before = (-1, -1)
         if self.view is not None:
-            last = self.view.last_entry_id
-            yield from self._scan(((self.view.ledger_id, 0, last),) if last >= 0 else (), compacted=True)
+            yield from self._scan(parts_of_view(self.view), compacted=True)
         yield from self._scan(self.parts, compacted=False)
 
     def read_again(self, parts: Iterable[Part], *, compacted: bool) -> Iterator[MessageBatch]:
@@ -210,6 +211,16 @@ class MessageSource(Struct):
         if not self.skip_damaged:
             raise error
         self.damaged.append(error)
+
+
+def log_and_view(
+    reader: EntryReader, topic: Topic, parts: tuple[Part, ...], view: CompactedView | None, rule: str
+) -> tuple[MessageSource, MessageSource]:
+    """Return parts of a topic, and its view as it is, to be compared; what is damaged is skipped and counted."""
+    transactions = cache(lambda: read_transactions(reader, topic, None))
+    known = has_transactions(reader, topic.name)
+    log = MessageSource(reader, None, parts, transactions, skip_damaged=True, transactional=known, rule=rule)
+    return log, MessageSource(reader, view, (), transactions, skip_damaged=True, as_is=True, rule=rule)
 
 
 def contradicts(batch: MessageBatch) -> Array:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -19,7 +20,7 @@ from msgspec import Struct
 from pulsar_admin.store.codec.brokerentry import MAGIC as BROKER_MAGIC
 from pulsar_admin.store.codec.compactedentry import decode_original_id
 from pulsar_admin.store.codec.message import CHECKSUM_MAGIC, decode_metadata, is_marker, transaction_id
-from pulsar_admin.store.errors import ENTRY_UNREADABLE, EntryCorrupt, EntryLogCorrupt, TopicNotFound
+from pulsar_admin.store.errors import ENTRY_UNREADABLE, EntryCorrupt, EntryLogCorrupt, EntryNotFound, TopicNotFound
 from pulsar_admin.store.model.compacted_view import CompactedView, compacted_where
 from pulsar_admin.store.model.ledgers import find_block
 from pulsar_admin.store.model.reader import EntryReader
@@ -56,6 +57,15 @@ def read_entry_head(reader: EntryReader, position: Position) -> EntryHead:
     data = _Head(reader, position.ledger_id, position.entry_id, f"entry {position}")
     metadata, payload_bytes = _read_message(data, 0)
     return EntryHead(position.entry, metadata, payload_bytes, data.bytes_read)
+
+
+@contextmanager
+def lacking_is_corrupt() -> Iterator[None]:
+    """Raise EntryCorrupt for an entry that a compacted ledger lacks: nobody trims one."""
+    try:
+        yield
+    except EntryNotFound as error:
+        raise EntryCorrupt(error.message, hint=error.hint, **error.context) from error
 
 
 def read_compacted_head(reader: EntryReader, view: CompactedView, entry_id: int) -> EntryHead:

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from pulsar_admin.store.codec.compression import NONE, decompress
+from pulsar_admin.store.codec.compression import decompress
 from pulsar_admin.store.codec.message import EntryHeader, is_batch, is_encrypted
-from pulsar_admin.store.compaction.heads import EntryHead, find_topic_end, read_compacted_head
-from pulsar_admin.store.errors import EntryCorrupt, EntryNotFound, StoreError
+from pulsar_admin.store.compaction.heads import EntryHead, find_topic_end, lacking_is_corrupt, read_compacted_head
+from pulsar_admin.store.errors import EntryCorrupt, StoreError
 from pulsar_admin.store.model.compacted_view import CompactedView, compacted_where, open_view, read_compacted_entry
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic
@@ -102,13 +102,11 @@ def _of_compacted_ledger(
     """Walk back from the last compacted entry to the first that holds a message: compaction writes no other."""
     rejected = list(passed)
     for entry_id in range(view.last_entry_id, -1, -1):
-        try:
+        with lacking_is_corrupt():
             head = read_compacted_head(reader, view, entry_id)
             judged = judge_entry(reader, view, entry_id, head)
             if verify:
                 read_compacted_entry(reader, view, entry_id)
-        except EntryNotFound as error:
-            raise EntryCorrupt(error.message, hint=error.hint, **error.context) from error
         rejected += judged.rejected
         if judged.batch_index is not None:
             place = head.position
@@ -204,8 +202,6 @@ def _judge_payload(header: EntryHeader, place: Position, where: str) -> Judged:
 
 def _uncompressed(metadata: MessageMetadata, payload: memoryview, where: str) -> bytes | memoryview | None:
     """Return the payload decompressed; None when it is not what its metadata says, though its checksum is right."""
-    if metadata.compression == NONE:
-        return payload
     try:
         return decompress(metadata.compression, payload, metadata.uncompressed_size, where=where)
     except EntryCorrupt:

@@ -1,15 +1,13 @@
 """Every message of one key, and its fate in compaction, by the kernels that compact, with the reason in words."""
 
 from collections.abc import Callable, Iterator
-from functools import cache
 
 import numpy as np
 from msgspec import Struct, field
 
 from pulsar_admin.store.aliases import Array
 from pulsar_admin.store.codec.message import decode_message_entry, decode_metadata
-from pulsar_admin.store.compaction.batches import MessageBatch, MessageSource
-from pulsar_admin.store.compaction.heads import has_transactions, read_transactions
+from pulsar_admin.store.compaction.batches import MessageBatch, log_and_view
 from pulsar_admin.store.compaction.status import readable_floor
 from pulsar_admin.store.errors import StoreError
 from pulsar_admin.store.kernels import compaction as kernel
@@ -79,11 +77,8 @@ def explain_key(
     """Return the fate of each message with a key in compaction so far, and in one that would run now."""
     floor = None if view is None else readable_floor(reader, topic, view)
     history = KeyHistory(key, floor, None if view is None else view.ledger_id)
-    transactions = cache(lambda: read_transactions(reader, topic, None))
-    known = has_transactions(reader, topic.name)
     parts = tuple(iter_ledger_parts(topic, 0, topic.number_of_entries))
-    log = MessageSource(reader, None, parts, transactions, skip_damaged=True, transactional=known, rule=rule)
-    kept = MessageSource(reader, view, (), transactions, skip_damaged=True, as_is=True, rule=rule)
+    log, kept = log_and_view(reader, topic, parts, view, rule)
     in_view = {messages.position: messages for batch in kept.batches() for messages in _messages(batch, key.encode())}
     first = topic.first_position
     messages = [one for one in in_view.values() if one.position.entry < first]  # the topic itself is trimmed there

@@ -12,9 +12,9 @@ from msgspec import Struct, field
 
 from pulsar_admin.store.codec.compactedentry import decode_compacted_entry
 from pulsar_admin.store.codec.message import EntryHeader, decode_message_entry
-from pulsar_admin.store.compaction.heads import find_topic_end, rank_after, read_compacted_head
+from pulsar_admin.store.compaction.heads import find_topic_end, lacking_is_corrupt, rank_after, read_compacted_head
 from pulsar_admin.store.db.environment import Txn
-from pulsar_admin.store.errors import ENTRY_UNREADABLE, EntryCorrupt, EntryNotFound, StoreError
+from pulsar_admin.store.errors import ENTRY_UNREADABLE, StoreError
 from pulsar_admin.store.model.compacted_view import CompactedView, find_compacted_view, read_compacted_entry
 from pulsar_admin.store.model.cursors import Extent, extent_of
 from pulsar_admin.store.model.ledgers import find_times
@@ -139,10 +139,8 @@ def bisect_view(reader: EntryReader, view: CompactedView, time_ms: int) -> Found
 
 def read_published(reader: EntryReader, view: CompactedView, entry_id: int) -> tuple[Position, int]:
     """Return the original position and the publish time of one entry of a view's ledger; raises EntryCorrupt."""
-    try:
+    with lacking_is_corrupt():
         head = read_compacted_head(reader, view, entry_id)
-    except EntryNotFound as error:
-        raise EntryCorrupt(error.message, hint=error.hint, **error.context) from error
     return head.position, head.metadata.publish_time
 
 

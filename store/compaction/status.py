@@ -19,14 +19,14 @@ from msgspec import field
 from pulsar_admin.store.codec.batch import iter_batch
 from pulsar_admin.store.codec.claims import COMPACTED_TO
 from pulsar_admin.store.codec.compactedentry import decode_original_id
-from pulsar_admin.store.codec.compression import NONE, decompress
-from pulsar_admin.store.codec.ledgermetadata import LedgerState
+from pulsar_admin.store.codec.compression import decompress
+from pulsar_admin.store.codec.ledgermetadata import LedgerMetadata, LedgerState
 from pulsar_admin.store.codec.message import is_batch, is_encrypted
 from pulsar_admin.store.compaction.forms import INDEXED, LEGACY, REDUCED
-from pulsar_admin.store.compaction.heads import read_compacted_head
+from pulsar_admin.store.compaction.heads import lacking_is_corrupt, read_compacted_head
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.owners import find_owners
-from pulsar_admin.store.errors import EntryCorrupt, EntryNotFound, LedgerNotFound, MetadataCorrupt, Refused, StoreError
+from pulsar_admin.store.errors import EntryCorrupt, LedgerNotFound, MetadataCorrupt, Refused, StoreError
 from pulsar_admin.store.model import ledgers
 from pulsar_admin.store.model.broken import find_missing
 from pulsar_admin.store.model.compacted_view import (
@@ -53,16 +53,18 @@ def compacted_floor(reader: EntryReader, topic: Topic, view: CompactedView) -> P
     The horizon, unless the cursor was moved since: positions that it skipped are still to be compacted, and those in
     the ledger are not read twice.
     """
-    metadata = find_metadata(reader.txn, view.ledger_id)
-    raw = None if metadata is None else metadata.custom.get(COMPACTED_TO)
-    floor = view.horizon if raw is None else decode_original_id(raw, f"ledger {view.ledger_id}, {COMPACTED_TO}")
-    try:
-        floor = with_last_entry(reader, view, floor)
-    except EntryNotFound as error:
-        raise EntryCorrupt(error.message, hint=error.hint, **error.context) from error
+    stated = _stated_end(view.ledger_id, find_metadata(reader.txn, view.ledger_id))
+    with lacking_is_corrupt():
+        floor = with_last_entry(reader, view, view.horizon if stated is None else stated)
     skipped = find_skipped(reader, topic, floor, view.horizon)
     end = topic.place(view.horizon) if skipped is None else topic.rank(skipped)
     return topic.at_rank(end - 1) if end > topic.place(floor) else floor
+
+
+def _stated_end(ledger_id: int, metadata: LedgerMetadata | None) -> Position | None:
+    """Return the position that the metadata of a compacted ledger says it reaches; raises EntryCorrupt."""
+    raw = None if metadata is None else metadata.custom.get(COMPACTED_TO)
+    return None if raw is None else decode_original_id(raw, f"ledger {ledger_id}, {COMPACTED_TO}")
 
 
 def readable_floor(reader: EntryReader, topic: Topic, view: CompactedView) -> Position:
@@ -110,8 +112,8 @@ def read_detached(reader: EntryReader, topic: Topic, ledger_id: int) -> Compacte
     if not reason and ledger.metadata is not None:
         view = CompactedView(topic.first_position, ledger_id, ledger.last_entry_id)
         last = with_last_entry(reader, view, Position(-1, -1))
-        raw = ledger.metadata.custom.get(COMPACTED_TO)
-        horizon = last if raw is None else max(last, decode_original_id(raw, f"ledger {ledger_id}, {COMPACTED_TO}"))
+        stated = _stated_end(ledger_id, ledger.metadata)
+        horizon = last if stated is None else max(last, stated)
         missed = find_skipped(reader, topic, last, horizon)
         if missed is None:
             return CompactedView(horizon, ledger_id, ledger.last_entry_id)
@@ -295,10 +297,9 @@ def _find_form(reader: EntryReader, view: CompactedView) -> str | None:
             if not listed:
                 return LEGACY
             # Its payload tells whether placeholders stand for removed messages.
-            plain: bytes | memoryview = read_compacted_entry(reader, view, entry_id).header.payload
+            stored = read_compacted_entry(reader, view, entry_id).header.payload
             where = compacted_where(view, entry_id)
-            if metadata.compression != NONE:
-                plain = decompress(metadata.compression, plain, metadata.uncompressed_size, where=where)
+            plain = decompress(metadata.compression, stored, metadata.uncompressed_size, where=where)
             held = sum(1 for _ in iter_batch(plain, count, where, listed, placeholders=True))
             return INDEXED if held == count else REDUCED
     except ENTRY_ERRORS:
@@ -310,13 +311,12 @@ def _compacted_to(
     reader: EntryReader, topic: Topic, ledger: ledgers.Ledger, horizon: Position
 ) -> tuple[Position | None, str]:
     """Return the horizon in the ledger's own metadata, and how the cursor contradicts it."""
-    raw = None if ledger.metadata is None else ledger.metadata.custom.get(COMPACTED_TO)
-    if raw is None:
-        return None, ""
     try:
-        compacted_to = decode_original_id(raw, f"ledger {ledger.ledger_id}, {COMPACTED_TO}")
+        compacted_to = _stated_end(ledger.ledger_id, ledger.metadata)
     except EntryCorrupt as error:
         return None, error.message
+    if compacted_to is None:
+        return None, ""
     if topic.place(horizon) < topic.place(compacted_to):
         return compacted_to, (
             f"__compaction went backward: it is at {horizon}, but its ledger is compacted to {compacted_to}; readers "

@@ -7,7 +7,6 @@ ledger holds of them cannot be compared; it still must not hold a key that occur
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -16,9 +15,8 @@ from msgspec import Struct
 from pulsar_admin.store.aliases import Array
 from pulsar_admin.store.codec.message import decode_message_entry, decode_metadata
 from pulsar_admin.store.compaction import forms
-from pulsar_admin.store.compaction.batches import MessageBatch, MessageSource
+from pulsar_admin.store.compaction.batches import MessageBatch, MessageSource, log_and_view
 from pulsar_admin.store.compaction.compactor import iter_facts
-from pulsar_admin.store.compaction.heads import has_transactions, read_transactions
 from pulsar_admin.store.compaction.keys import LatestKeys, uuid_of
 from pulsar_admin.store.compaction.last_id import check_indexes
 from pulsar_admin.store.compaction.status import readable_floor
@@ -46,11 +44,8 @@ def verify_view(
     verification = forms.Verification(view.ledger_id, view.horizon)
     floor = readable_floor(reader, topic, view)
     parts = tuple(iter_ledger_parts(topic, 0, topic.place(floor)))
-    transactions = cache(lambda: read_transactions(reader, topic, None))
-    known = has_transactions(reader, topic.name)
     # By the rule of 4.0 the messages that the rules disagree on are values: either may have written them, or left them out.
-    log = MessageSource(reader, None, parts, transactions, skip_damaged=True, transactional=known, rule=forms.RULE_4_0)
-    kept = MessageSource(reader, view, (), transactions, skip_damaged=True, as_is=True, rule=forms.RULE_4_0)
+    log, kept = log_and_view(reader, topic, parts, view, forms.RULE_4_0)
     first = Position(parts[0][0], parts[0][1]) if parts else Position(floor.ledger_id, floor.entry_id + 1)
     with LatestKeys(limit_keys) as keys:
         for batch in keys.adding(_batches_before(kept, first)):

@@ -58,7 +58,7 @@ def add_copies(txn: Txn, found: Iterable[tuple[int, int, BitMap64]]) -> None:
         key = _KEY.pack(ledger_id, file_id)
         before = txn.view("copies", key)
         if before is not None:
-            entries |= _decode(key, before)
+            entries |= decode_row("copies", key, before)[2]
         entries.run_optimize()
         txn.put("copies", key, entries.serialize())
 
@@ -66,27 +66,26 @@ def add_copies(txn: Txn, found: Iterable[tuple[int, int, BitMap64]]) -> None:
 def iter_copies(txn: Txn, ledger_id: int) -> Iterator[tuple[int, BitMap64]]:
     """Yield (file id, its entries) of each file with records of a ledger; raises IndexCorrupt."""
     for key, value in txn.items("copies", ledger_key(ledger_id)):
-        yield _unpack(key)[1], _decode(key, value)
+        yield decode_row("copies", key, value)[1:]
 
 
 def iter_copy_keys(txn: Txn) -> Iterator[tuple[int, int]]:
     """Yield (ledger id, file id) of every row whose key is not damaged."""
     for key in txn.keys("copies", b""):
-        with suppress(IndexCorrupt):
-            yield _unpack(key)
+        with suppress(struct.error):
+            yield _KEY.unpack(key)
 
 
 def iter_all_copies(txn: Txn) -> Iterator[tuple[int, int, BitMap64]]:
     """Yield (ledger id, file id, entries) of every row that is not damaged."""
     for key, value in txn.items("copies"):
         with suppress(IndexCorrupt):
-            yield (*_unpack(key), _decode(key, value))
+            yield decode_row("copies", key, value)
 
 
 def check_copies_row(key: bytes, value: bytes) -> int:
     """Return the file id of a row; raises IndexCorrupt when it is damaged."""
-    _decode(key, value)
-    return _unpack(key)[1]
+    return decode_row("copies", key, value)[1]
 
 
 def delete_copies(txn: Txn, file_ids: Collection[int]) -> None:
@@ -96,23 +95,17 @@ def delete_copies(txn: Txn, file_ids: Collection[int]) -> None:
         txn.delete("copies", key)
 
 
-def _unpack(key: bytes) -> tuple[int, int]:
-    try:
-        return _KEY.unpack(key)
-    except struct.error as error:
-        raise _damaged(key, error) from error
+def decode_row(database: str, key: bytes, value: bytes | memoryview, kind: bytes = b"") -> tuple[int, int, BitMap64]:
+    """Return (ledger id, file id, entries) of a row of ``copies``, or of a database whose keys have a ``kind`` before these ids.
 
-
-def _decode(key: bytes, value: bytes | memoryview) -> BitMap64:
+    Raises IndexCorrupt.
+    """
     from pyroaring import BitMap64
 
     try:
-        return BitMap64.deserialize(bytes(value))
-    except (ValueError, IndexError) as error:
-        raise _damaged(key, error) from error
-
-
-def _damaged(key: bytes, error: Exception) -> IndexCorrupt:
-    return IndexCorrupt(
-        f"the row {key.hex()} of copies is damaged: {reason_of(error)}", hint="pulsar-admin store index --rebuild"
-    )
+        return *_KEY.unpack(key[len(kind) :]), BitMap64.deserialize(bytes(value))
+    except (ValueError, IndexError, struct.error) as error:
+        raise IndexCorrupt(
+            f"the row {key.hex()} of {database} is damaged: {reason_of(error)}",
+            hint="pulsar-admin store index --rebuild",
+        ) from error

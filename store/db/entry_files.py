@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
 
@@ -104,6 +105,12 @@ class EntryFiles:
         """Return the absolute path of a file, or the URL of its bytes, after checking that it is the imported one; valid in processes
         with another working directory."""
         return self._opened(file_id)[1].place(self._store.path)
+
+    def find_path(self, file_id: int) -> str | None:
+        """Return ``path_of`` a file, None for one that is gone, was replaced or cannot be read, which who reads it is told."""
+        with suppress(errors.SourceChanged, errors.NotWritable):
+            return self.path_of(file_id)
+        return None
 
     def _opened(self, file_id: int) -> tuple[Opened, LogFile]:
         if file_id in self._failed:

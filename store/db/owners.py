@@ -58,6 +58,11 @@ def find_owners(txn: Txn, ledger_id: int) -> tuple[Owner, ...]:
     return () if row is None else decode_owners(ledger_id, row)
 
 
+def find_lister(txn: Txn, ledger_id: int) -> str | None:
+    """Return the topic whose list has a ledger, of several the first one; raises IndexCorrupt."""
+    return next((owner.topic for owner in find_owners(txn, ledger_id) if owner.kind is OwnerKind.TOPIC), None)
+
+
 def has_owners(txn: Txn, ledger_id: int) -> bool:
     """Whether anything references a ledger."""
     return txn.view("owners", ledger_key(ledger_id)) not in (None, b"[]")

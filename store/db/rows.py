@@ -6,7 +6,7 @@ one call proves a row.
 """
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import google_crc32c
@@ -38,6 +38,24 @@ _NUMBERED = {
 def sealed(key: bytes, value: bytes) -> bytes:
     """Return a value with the digest of its row."""
     return value + crc32c(key + value).to_bytes(DIGEST_BYTES, "little")
+
+
+def side_by_side(
+    left: Iterator[tuple[bytes, bytes]], right: Iterator[tuple[bytes, bytes]]
+) -> Iterator[tuple[bytes, bytes | None, bytes | None]]:
+    """Yield (key, value of ``left``, value of ``right``), both in the order of keys; None where one has no such key."""
+    one, other = next(left, None), next(right, None)
+    while one is not None or other is not None:
+        if other is None or (one is not None and one[0] < other[0]):
+            assert one is not None
+            yield *one, None
+            one = next(left, None)
+        elif one is None or other[0] < one[0]:
+            yield other[0], None, other[1]
+            other = next(right, None)
+        else:
+            yield *one, other[1]
+            one, other = next(left, None), next(right, None)
 
 
 def altered_row(path: Path, database: str, key: bytes, what: str = "its digest does not fit") -> IndexCorrupt:

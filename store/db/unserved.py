@@ -26,8 +26,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from pulsar_admin.store.db.blocks import ledger_key
+from pulsar_admin.store.db.copies import decode_row
 from pulsar_admin.store.db.environment import Txn
-from pulsar_admin.store.errors import IndexCorrupt, reason_of
 
 if TYPE_CHECKING:
     from pyroaring import BitMap64  # 15 ms; few stores have a row
@@ -135,14 +135,5 @@ def iter_rows(txn: Txn, kind: bytes, ledger_id: int) -> Iterator[tuple[int, BitM
     """Yield (file id, entries) of the rows of a kind, UNSERVED or FAILING, that a ledger has; raises IndexCorrupt."""
     if not has_rows(txn, kind, ledger_id):
         return
-    from pyroaring import BitMap64
-
     for key, value in txn.items("state", kind + ledger_key(ledger_id)):
-        try:
-            _, file_id = _KEY.unpack(key[len(kind) :])
-            yield file_id, BitMap64.deserialize(bytes(value))
-        except (ValueError, IndexError, struct.error) as error:
-            raise IndexCorrupt(
-                f"the row {key.hex()} of state is damaged: {reason_of(error)}",
-                hint="pulsar-admin store index --rebuild",
-            ) from error
+        yield decode_row("state", key, value, kind)[1:]

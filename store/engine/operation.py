@@ -1,7 +1,7 @@
 """Operations, the engines that run them, their progress, and results of slices as bytes, which a process or executor returns."""
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -120,13 +120,18 @@ def pack_slice(operation: Operation, piece: FileRange, compression: str | None =
     """Run an operation on a slice and return its result, or why it failed."""
     try:
         table = pa.Table.from_batches(operation.run(piece), schema=operation.schema)
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression=compression)) as writer:
-            writer.write_table(table)
-        del table
-        return Packed(sink.getvalue())
+        return Packed(stream_of(table.schema, table.to_batches(), compression))
     except EXPECTED as error:
         return failed(error)
+
+
+def stream_of(schema: pa.Schema, batches: Iterable[pa.RecordBatch], compression: str | None = None) -> pa.Buffer:
+    """Return batches in Arrow's format of streams."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, schema, options=pa.ipc.IpcWriteOptions(compression=compression)) as stream:
+        for batch in batches:
+            stream.write_batch(batch)
+    return sink.getvalue()
 
 
 def failed(error: Exception) -> Packed:

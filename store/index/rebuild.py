@@ -30,6 +30,7 @@ from pulsar_admin.store.db.files import (
     put_damage,
     put_log,
 )
+from pulsar_admin.store.db.rows import side_by_side
 from pulsar_admin.store.db.storeinfo import FORMAT_VERSION, read_store_info
 from pulsar_admin.store.errors import DiskFull, SourceChanged, StoreError
 from pulsar_admin.store.files import remove_file, remove_tree, scratch_directory
@@ -251,19 +252,9 @@ def _held_by_disk(txn: Txn, disks: Mapping[int, str]) -> dict[tuple[int, str], B
 def _differences(
     database: str, old: Iterator[tuple[bytes, bytes]], new: Iterator[tuple[bytes, bytes]]
 ) -> Iterator[Difference]:
-    left, right = next(old, None), next(new, None)
-    while left is not None or right is not None:
-        if right is None or (left is not None and left[0] < right[0]):
-            assert left is not None
-            yield Difference(database, left[0], "surplus")
-            left = next(old, None)
-        elif left is None or right[0] < left[0]:
-            yield Difference(database, right[0], "missing")
-            right = next(new, None)
-        else:
-            if left[1] != right[1]:
-                yield Difference(database, left[0], "different")
-            left, right = next(old, None), next(new, None)
+    for key, left, right in side_by_side(old, new):
+        if left != right:
+            yield Difference(database, key, "surplus" if right is None else "missing" if left is None else "different")
 
 
 def compare_index(store: Store, *, verify: bool, advance: Advance, engine: Engine | None = None) -> RebuildResult:

@@ -21,7 +21,7 @@ from pulsar_admin.store.scan.files import FileScan, LedgerDigests, Problem, Reco
 from pulsar_admin.store.scan.ledgers_map import ledger_sizes
 from pulsar_admin.store.scan.runs import Runs, decode_runs, pack_runs
 from pulsar_admin.store.scan.sources import open_source
-from pulsar_admin.store.urls import file_info, is_url, shown_path
+from pulsar_admin.store.urls import check_length, file_info, is_url, shown_path
 
 Part = TypeVar("Part")
 ROUND_SLICES = 8  # their records wait here for those before them
@@ -165,12 +165,8 @@ class EngineScan(Struct, Generic[Part]):
                 hint="restore the file, or run: pulsar-admin store refresh",
                 path=part.path,
             ) from error
-        if is_url(part.path) and size < part.end:
-            raise SourceChanged(
-                f"{shown_path(part.path)} became shorter: expected {part.end} bytes or more, found {size}",
-                hint="copy the file there again",
-                path=shown_path(part.path),
-            )
+        if is_url(part.path):
+            check_length(shown_path(part.path), part.end, size, "copy the file there again")
         pieces = [piece for piece in plan_slices([(part.path, self.file_id, size)], cut) if piece.end > part.start]
         if part.kind != kind_of(part.path) and size:  # its name does not say what it is
             pieces = [FileRange(part.path, part.kind, self.file_id, part.start, size)]

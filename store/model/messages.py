@@ -300,9 +300,7 @@ def explode(header: EntryHeader, position: Position) -> Iterator[Message]:
         yield _single(header, position, header.payload)
         return
     where = f"entry {position}"
-    plain: bytes | memoryview = header.payload
-    if metadata.compression != NONE:
-        plain = decompress(metadata.compression, plain, metadata.uncompressed_size, where=where)
+    plain = decompress(metadata.compression, header.payload, metadata.uncompressed_size, where=where)
     if not is_batch(metadata):
         yield _single(header, position, plain)
         return

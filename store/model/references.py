@@ -17,6 +17,7 @@ from pulsar_admin.store.db.blocks import ledger_key, ledger_of_key
 from pulsar_admin.store.db.entry_files import EntryFiles
 from pulsar_admin.store.db.environment import Store, Txn
 from pulsar_admin.store.db.owners import Owner, OwnerKind, decode_owners, encode_text, join_owners, owner_part
+from pulsar_admin.store.db.rows import side_by_side
 from pulsar_admin.store.db.tree import Node, iter_values
 from pulsar_admin.store.errors import IndexCorrupt, StoreError
 from pulsar_admin.store.model.cursors import COMPACTION_CURSOR, read_cursor
@@ -144,30 +145,12 @@ def make_owners(store: Store, found: References) -> None:
 
 def iter_wrong_owners(txn: Txn, expected: References) -> Iterator[tuple[int, set[Owner], set[Owner]]]:
     """Yield (ledger id, expected, found) where the row of ``owners`` is not what was ``expected``; raises IndexCorrupt."""
-    for key, *rows in _side_by_side(expected.rows(), ((key, bytes(row)) for key, row in txn.items("owners"))):
+    for key, *rows in side_by_side(expected.rows(), ((key, bytes(row)) for key, row in txn.items("owners"))):
         if rows[0] != rows[1]:
             wanted, stored = ({*decode_owners(ledger_of_key(key), row)} if row else set() for row in rows)
             # The ledger of a compacted topic is known from a cursor ledger, whose file may be gone by now.
             if {o for o in stored - wanted if o.kind is not OwnerKind.COMPACTED} or wanted - stored:
                 yield ledger_of_key(key), wanted, stored
-
-
-def _side_by_side(
-    left: Iterator[tuple[bytes, bytes]], right: Iterator[tuple[bytes, bytes]]
-) -> Iterator[tuple[bytes, bytes, bytes]]:
-    """Yield (key, value of ``left``, value of ``right``), both in the order of keys; b"" where one has no such key."""
-    one, other = next(left, None), next(right, None)
-    while one is not None or other is not None:
-        if other is None or (one is not None and one[0] < other[0]):
-            assert one is not None
-            yield *one, b""
-            one = next(left, None)
-        elif one is None or other[0] < one[0]:
-            yield other[0], b"", other[1]
-            other = next(right, None)
-        else:
-            yield *one, other[1]
-            one, other = next(left, None), next(right, None)
 
 
 def count_wrong_owners(store: Store, txn: Txn) -> int:

@@ -35,6 +35,7 @@ from pulsar_admin.store.kernels.columns import BAD_DIGEST, RECORD, UNFRAMED, UNV
 from pulsar_admin.store.kernels.compiled import METER
 from pulsar_admin.store.names import FileKind
 from pulsar_admin.store.pace import PACE, ColdPages
+from pulsar_admin.store.urls import check_length
 
 Records = np.ndarray[Any, np.dtype[np.void]]
 
@@ -150,12 +151,7 @@ class FileScan(Struct):
         """
         with _translated(self.slice.path), open_file(self.slice.path) as file:
             size, limit = os.fstat(file.fileno()).st_size, self.slice.limit
-            if size < limit:
-                raise SourceChanged(
-                    f"{self.slice.path} became shorter: expected {limit} bytes or more, found {size}",
-                    hint="restore the file",
-                    path=self.slice.path,
-                )
+            check_length(self.slice.path, limit, size, "restore the file")
             if limit >= 0:
                 size = limit
             self.next_offset = self.resume_offset = self.slice.start

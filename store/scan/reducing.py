@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
+from functools import cache
 from itertools import groupby
 from typing import TYPE_CHECKING, ClassVar, Generic, NamedTuple, Protocol, TypeVar
 
@@ -19,7 +20,7 @@ from msgspec import Struct, field
 
 from pulsar_admin.store.engine.memory import slice_bytes
 from pulsar_admin.store.engine.slices import FileRange
-from pulsar_admin.store.errors import NotWritable, SourceChanged, StoreError
+from pulsar_admin.store.errors import StoreError
 from pulsar_admin.store.kernels.compiled import METER
 from pulsar_admin.store.model.topics import Topic, read_topic
 from pulsar_admin.store.names import FileKind, TopicName
@@ -399,18 +400,12 @@ class Reductions:
         total_bytes = sum(batch.places.bytes for batch in batches)
         target_bytes = max(_LEAST_PIECE_BYTES, total_bytes // (_PIECES_A_SLOT * engine.slots))
         target_bytes = min(target_bytes, slice_bytes(engine.memory_bytes))
-        known: dict[int, str | None] = {}
+        find_path = cache(self._reader.files.find_path)
         group: list[Batch] = []
         paths: dict[int, str] = {}
         size_bytes = 0
         for batch in batches:
-            for file_id in batch.places.files:
-                if file_id not in known:
-                    try:
-                        known[file_id] = self._reader.files.path_of(file_id)
-                    except (SourceChanged, NotWritable):  # who reads it here finds the same, and says so
-                        known[file_id] = None
-            here = {file_id: path for file_id in batch.places.files if (path := known[file_id]) is not None}
+            here = {file_id: path for file_id in batch.places.files if (path := find_path(file_id)) is not None}
             if len(here) < len(batch.places.files):
                 self._reader.advance(batch.places.bytes)
                 continue

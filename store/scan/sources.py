@@ -22,7 +22,7 @@ from pulsar_admin.store.codec.bookie import COOKIE_FILE, LAST_MARK_FILE
 from pulsar_admin.store.codec.entrylog import log_id_of
 from pulsar_admin.store.pace import PACE
 from pulsar_admin.store.secrets import hide_secrets
-from pulsar_admin.store.urls import file_system_of, info_of, is_url, translated
+from pulsar_admin.store.urls import check_length, file_system_of, info_of, is_url, translated
 
 if TYPE_CHECKING:
     from pulsar_admin.store.engine.slices import FileRange
@@ -290,12 +290,7 @@ def _fetch(piece: FileRange, back_bytes: int) -> Iterator[_Fetched]:
     with file:
         if piece.limit >= 0:
             size_bytes = min(size_bytes, piece.limit)
-        if size_bytes < piece.end:
-            raise errors.SourceChanged(
-                f"{hide_secrets(piece.path)} became shorter: expected {piece.end} bytes or more, found {size_bytes}",
-                hint="copy the file there again",
-                path=hide_secrets(piece.path),
-            )
+        check_length(hide_secrets(piece.path), piece.end, size_bytes, "copy the file there again")
         fetched = _Fetched(piece, file, size_bytes, back_bytes)
         try:
             yield fetched

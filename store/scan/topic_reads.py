@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from functools import partial
+from functools import cache, partial
 from itertools import chain
 from pathlib import Path
 from warnings import warn
@@ -368,25 +368,13 @@ class _Paths:
     """The files of pieces, each looked up once. A file that is gone or was replaced ends the read, or its entries are left out."""
 
     def __init__(self, reader: EntryReader, *, fail: bool) -> None:
-        self._files = reader.files
-        self._fail = fail
-        self._known: dict[int, str | None] = {}
+        self._path: Callable[[int], str | None] = cache(reader.files.path_of if fail else reader.files.find_path)
 
     def readable(self, places: Places) -> Places:
         """Return the places whose files exist."""
         ids = [file_id for file_id in np.unique(places.files).tolist() if self._path(file_id) is not None]
         mask = np.isin(places.files, ids)
         return places if mask.all() else places.take(mask)
-
-    def _path(self, file_id: int) -> str | None:
-        if file_id not in self._known:
-            try:
-                self._known[file_id] = self._files.path_of(file_id)
-            except (errors.SourceChanged, errors.NotWritable):
-                if self._fail:
-                    raise
-                self._known[file_id] = None
-        return self._known[file_id]
 
     def piece(
         self,

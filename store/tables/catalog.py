@@ -30,7 +30,8 @@ from pulsar_admin.store.db.blocks import decode_times, ledger_key, ledger_of_key
 from pulsar_admin.store.db.copies import has_copies, iter_copies
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.files import LogFile, find_log
-from pulsar_admin.store.db.owners import find_owners
+from pulsar_admin.store.db.owners import find_lister
+from pulsar_admin.store.engine.operation import stream_of
 from pulsar_admin.store.errors import EntryNotFound, InvalidValue, NotFound, SourceNotFound, StoreError
 from pulsar_admin.store.kernels.columns import UNFRAMED
 from pulsar_admin.store.model.cursors import iter_ledger_parts
@@ -45,12 +46,12 @@ from pulsar_admin.store.scan.entries import EntryScan
 from pulsar_admin.store.scan.places import EntryBatch, Part, Places, PlacesReader, doubtful
 from pulsar_admin.store.scan.reducing import Reductions, Row
 from pulsar_admin.store.scan.typed_values import Values
-from pulsar_admin.store.tables.entries import NO_SEQUENCE, entry_keys, senders
+from pulsar_admin.store.tables.entries import NO_SEQUENCE, entry_keys, senders, with_topics
 from pulsar_admin.store.tables.folder import Folder, Manifest, TableFile, read_manifest
 from pulsar_admin.store.tables.parquet import check_file, explained, lacking, open_checked
 from pulsar_admin.store.tables.rows import SMALL_TABLES, iter_table
 from pulsar_admin.store.tables.schemas import OF_TOPIC, TABLES, known_schema
-from pulsar_admin.store.tables.split_sql import AddUp, Split, with_topics
+from pulsar_admin.store.tables.split_sql import AddUp, Split
 from pulsar_admin.store.tables.sql import (
     Database,
     MadeTable,
@@ -145,8 +146,7 @@ def _extents(txn: Txn, ids: Iterator[int]) -> Iterator[tuple[Part, str | None]]:
         row = txn.view("times", ledger_key(ledger_id))
         if row is not None:
             sums = decode_times(ledger_id, row).sums
-            owners = (owner.topic for owner in find_owners(txn, ledger_id) if owner.kind == "managed-ledger")
-            yield (ledger_id, sums.first_entry, sums.last_entry), next(owners, None)
+            yield (ledger_id, sums.first_entry, sums.last_entry), find_lister(txn, ledger_id)
 
 
 class _Columns:
@@ -247,11 +247,8 @@ class MessagesAt(Struct, operations.PlacesOperation, frozen=True):
     def values(self, places: Places, files: operations.PlainFiles) -> tuple[bytes]:
         entries = PlacesReader(files, False, None).read_places(places)
         problems: list[StoreError] = []
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, self.messages.schema) as stream:
-            for batch in self.messages.rows([entries], "", problems):
-                stream.write_batch(batch)
-        return (b"" if problems or doubtful(entries, places).any() else sink.getvalue().to_pybytes(),)
+        rows = stream_of(self.messages.schema, self.messages.rows([entries], "", problems))
+        return (b"" if problems or doubtful(entries, places).any() else rows.to_pybytes(),)
 
 
 class MessageTable(Struct):

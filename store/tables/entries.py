@@ -29,6 +29,7 @@ import pyarrow.parquet as pq
 from msgspec import Struct, field
 
 from pulsar_admin.store.aliases import Array
+from pulsar_admin.store.engine.operation import stream_of
 from pulsar_admin.store.engine.slices import FileRange
 from pulsar_admin.store.errors import DiskFull, NotFound, SourceChanged, SourceNotFound, StoreError
 from pulsar_admin.store.kernels.columns import BAD_DIGEST, RECORD, UNFRAMED
@@ -145,10 +146,7 @@ class StageEntries(Struct, frozen=True):
         offsets = [0]
         with self.folder.create(name) as out:
             for start, end in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
-                part = pa.BufferOutputStream()
-                with pa.ipc.new_stream(part, STAGED, options=pa.ipc.IpcWriteOptions(compression="lz4")) as writer:
-                    writer.write_table(table.slice(start, end - start))
-                data = part.getvalue()
+                data = stream_of(STAGED, table.slice(start, end - start).to_batches(), "lz4")
                 out.write(data)
                 offsets.append(offsets[-1] + data.size)
         parts = {"ranges": ranges.tolist(), "offsets": offsets, "rows": np.diff(edges).tolist()}
@@ -511,7 +509,16 @@ class _LedgerInTopic(NamedTuple):
     entries: int
 
 
-def parts_of_topics(part: str, topics: pa.Array) -> pa.Array:
+def with_topics(batch: pa.RecordBatch, schema: pa.Schema, cluster: str | None, **others: pa.Array) -> pa.RecordBatch:
+    """Return a batch of messages in the columns of a schema, with those that follow from cluster and topic; others are null."""
+    made = dict(zip(batch.schema.names, batch.columns, strict=True)) | others
+    made["cluster"] = pa.repeat(pa.scalar(cluster, pa.string()), len(batch))
+    made |= {name: _parts_of_topics(name, batch.column("topic")) for name in OF_TOPIC if name in schema.names}
+    found = [made[item.name] if item.name in made else pa.nulls(len(batch), item.type) for item in schema]
+    return pa.RecordBatch.from_arrays(found, schema=schema)
+
+
+def _parts_of_topics(part: str, topics: pa.Array) -> pa.Array:
     """Return the tenant or the namespace (OF_TOPIC) of each topic."""
     found = topics if pa.types.is_dictionary(topics.type) else topics.dictionary_encode()
     spaces = [parse_owner(topic).namespace for topic in found.dictionary.to_pylist()]
@@ -550,13 +557,8 @@ class MessageFiles(Struct, frozen=True):
                         entry_keys(rows["ledger_id"], rows["entry_id"]),
                         entry_keys(*(batch.column(name).to_numpy() for name in ("ledger_id", "entry_id"))),
                     )
-                    made = {name: batch.column(name) for name in batch.schema.names}
-                    made["cluster"] = pa.repeat(pa.scalar(cluster, pa.string()), len(batch))
-                    made |= {name: parts_of_topics(name, batch.column("topic")) for name in OF_TOPIC}
-                    made["path"] = paths.take(pa.array(records.origins[part][at]))
-                    # Columns that a batch lacks are null in the table.
-                    columns = [made.get(item.name, pa.nulls(len(batch), item.type)) for item in TABLES["messages"]]
-                    yield pa.RecordBatch.from_arrays(columns, schema=TABLES["messages"])
+                    path = paths.take(pa.array(records.origins[part][at]))
+                    yield with_topics(batch, TABLES["messages"], cluster, path=path)
 
 
 def read_all_schemas(reader: EntryReader) -> dict[str, TopicSchemas]:

@@ -23,7 +23,7 @@ from pulsar_admin.store.db.blocks import ledger_of_key
 from pulsar_admin.store.db.bodies import is_body
 from pulsar_admin.store.db.environment import Store, Txn
 from pulsar_admin.store.db.files import find_log
-from pulsar_admin.store.db.owners import find_owners
+from pulsar_admin.store.db.owners import find_lister
 from pulsar_admin.store.db.tree import find_node, iter_children, iter_nodes
 from pulsar_admin.store.engine.slices import filled
 from pulsar_admin.store.errors import Corrupt, InvalidValue, LedgerNotFound, NotFound, SourceChanged, StoreError
@@ -366,8 +366,7 @@ def iter_ledgers(
             topic = ledger = None
             try:
                 if listed is not None:
-                    naming = (owner.topic for owner in find_owners(txn, ledger_id) if owner.kind == "managed-ledger")
-                    topic = next(naming, None)
+                    topic = find_lister(txn, ledger_id)
                 ledger = read_ledger(txn, ledger_id)
             except LedgerNotFound:
                 pass  # listed and gone, or in tiered storage alone: the list's row is what there is

@@ -16,12 +16,12 @@ import duckdb
 import pyarrow as pa
 from msgspec import Struct
 
+from pulsar_admin.store.engine.operation import stream_of
 from pulsar_admin.store.errors import StoreError
 from pulsar_admin.store.scan.operations import ReadMessages
 from pulsar_admin.store.scan.places import EntryBatch
 from pulsar_admin.store.scan.reducing import Reduction, Row
-from pulsar_admin.store.tables.entries import parts_of_topics
-from pulsar_admin.store.tables.schemas import OF_TOPIC
+from pulsar_admin.store.tables.entries import with_topics
 
 ROWS, PARTS = "_rows", "_parts"
 """What the tables are called that the statements are asked of."""
@@ -389,14 +389,6 @@ def _number(node: Node | None) -> int:
 # -- on engines --------------------------------------------------------------------------------------------------------
 
 
-def with_topics(batch: pa.RecordBatch, schema: pa.Schema, cluster: str | None) -> pa.RecordBatch:
-    """Return a batch of messages in the columns of a schema, with those that follow from cluster and topic."""
-    made = {name: parts_of_topics(name, batch.column("topic")) for name in OF_TOPIC if name in schema.names}
-    made["cluster"] = pa.repeat(pa.scalar(cluster, pa.string()), len(batch))
-    found = [made[name] if name in made else batch.column(name) for name in schema.names]
-    return pa.RecordBatch.from_arrays(found, schema=schema)
-
-
 _ONE_AT_A_TIME = Lock()  # a table is registered for the whole connection
 
 
@@ -446,7 +438,4 @@ class AddUp(Struct, Reduction, frozen=True):
             connection.register(name, table)
             found = connection.sql(statement).to_arrow_table()
             connection.unregister(name)
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, found.schema) as stream:
-            stream.write_table(found)
-        return {"parts": sink.getvalue().to_pybytes()}
+        return {"parts": stream_of(found.schema, found.to_batches()).to_pybytes()}
