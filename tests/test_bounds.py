@@ -631,8 +631,9 @@ BOUNDS: dict[str, list[tuple[Any, object]]] = {
     "store.search.doubts:Doubt.text": [
         ((N(ledger_id=7, first=3, last=last, lost=1, unseen=0, unseen_from=None),), f"1 lost entry of ledger 7 ({place})")
         for last, place in ((3, "7:3"), (4, "7:3 to 7:4"))],
-    "store.search.doubts:_scan_gaps": [
-        (([1, 3], 5), [(0, 0), (2, 2), (4, 4)]), (([0, 1, 5], 2), []), (([0, 1], 2), []), (([0, 1, 3], 3), [(2, 2)])],
+    "store.model.ledgers:gaps_between": [
+        (([(1, 1), (3, 3)], 4), [(0, 0), (2, 2), (4, 4)]), (([(0, 1), (5, 5)], 1), []), (([(0, 1)], 1), []),
+        (([(0, 1), (3, 3)], 2), [(2, 2)]), (([], -1), []), (([], 0), [(0, 0)]), (([(0, 9)], 4), [])],
     "store.search.expiry:broker_through_position": [
         ((N(is_entry=lambda place: True), N(mark_delete=Position(1, 5)), Position(1, entry)), answer)
         for entry, answer in ((5, None), (6, Position(1, 6)))] + [
@@ -819,9 +820,9 @@ BOUNDS: dict[str, list[tuple[Any, object]]] = {
     "store.model.transactions:SegmentStates.of": [
         ((N(given={1: 5}, aborted=set(), states={}), TxnId(1, number)), COMMITTED if number < 5 else NotSeen)
         for number in (0, 4, 5)],
-    "store.model.references:_side_by_side": [
+    "store.db.rows:side_by_side": [
         ((iter([(b"a", b"1"), (b"b", b"2")]), iter([(b"a", b"3"), (b"c", b"4")])),
-         [(b"a", b"1", b"3"), (b"b", b"2", b""), (b"c", b"", b"4")])],
+         [(b"a", b"1", b"3"), (b"b", b"2", None), (b"c", None, b"4")])],
     "store.changes.ledger_references:_moved": [
         ((N(ids=[7, 9], last_confirmed=Position(9, 2)), Position(ledger_id, 3), {6, 8, 10}), answer)
         for ledger_id, answer in ((6, Position(7, -1)), (8, Position(9, -1)), (10, Position(9, 2)), (9, Position(9, 3)))],
@@ -1438,8 +1439,8 @@ REFUSED: dict[str, list[tuple[Any, str]]] = {
         for row in (b"x", compress(b"x"), compress(b"[]"))],
     "store.db.audit_log:_step_of": [((["nodes", "", None, None],), "a step without a key"),
         ((["x", "YQ==", None, None],), "in no database: 'x'")],
-    "store.db.copies:_unpack": [((b"x",), "78")],
-    "store.db.copies:_decode": [((b"k", b"x"), "6b")],
+    "store.db.copies:decode_row": [((database, key, b"x"), f"the row {key.hex()} of {database} is damaged")
+        for database, key in (("copies", b"x"), ("state", bytes(12)))],
     "store.db.files:iter_damage": [((N(items=lambda *of: [(b"k", b"x")]),), "the damage row 6b is damaged")],
     "store.db.ledger_ids:find_deleted": [((N(get=lambda *of, row=row: row),), "damaged") for row in (b"x", b'"ab"', b"[true]")],
     "store.db.owners:decode_owners": [((1, b"x"), "the owners row of ledger 1 is damaged")],
@@ -1781,9 +1782,11 @@ GOES_ON: dict[str, list[tuple[dict[str, Any], Any, object]]] = {
          (N(_reduction=N(window_entries=1, is_enough=lambda row: row == "enough", joined=max, judge=str, close=str),
            _reader=N(advance=int),
             _rows_here=lambda scan, places: [places.row]), None), "enough")],
+    "store.db.entry_files:EntryFiles.find_path": [
+        ({}, (N(path_of=_by({1: SourceChanged("gone"), 2: "here"})), number), told) for number, told in ((1, None), (2, "here"))],
     "store.scan.reducing:Reductions._pieces": [
         ({"_slice_of": lambda group, paths, size_bytes: paths},
-         (N(_reader=N(files=N(path_of=_by({1: SourceChanged("gone"), 2: "here"})), advance=int)), N(slots=1, memory_bytes=1 << 30),
+         (N(_reader=N(files=N(find_path={2: "here"}.get), advance=int)), N(slots=1, memory_bytes=1 << 30),
           [N(places=N(bytes=1, files=[one])) for one in (1, 2)]), [{2: "here"}])],
     "store.scan.topic_reads:_PieceMessages._earlier": [
         ({"_positions": lambda before: [3, 2, 1], "is_chunk": lambda metadata: True},

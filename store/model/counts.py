@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from operator import add
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import astuple
 
 from pulsar_admin.store.db.bookies import iter_imported_bookies
 from pulsar_admin.store.db.environment import Store, Txn
@@ -46,12 +48,7 @@ class TopicCounts(Struct, frozen=True):
 
     def __add__(self, other: TopicCounts) -> TopicCounts:
         """Return both together."""
-        return TopicCounts(
-            self.topics + other.topics,
-            self.system_topics + other.system_topics,
-            self.subscriptions + other.subscriptions,
-            self.compactions + other.compactions,
-        )
+        return TopicCounts(*map(add, astuple(self), astuple(other)))
 
 
 def topics_text(topics: int, system_topics: int) -> str:

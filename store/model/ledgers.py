@@ -7,7 +7,7 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from itertools import compress, islice
+from itertools import chain, compress, islice
 from operator import gt, not_
 from typing import TYPE_CHECKING, TypeVar
 
@@ -389,20 +389,24 @@ def count_missing(txn: Txn, ledger: Ledger) -> int:
 
 def iter_gaps(txn: Txn, ledger_id: int, last_entry_id: int) -> Iterator[tuple[int, int]]:
     """Yield the ranges of entry ids up to ``last_entry_id``, both ends included, that no file holds."""
+    return gaps_between(chain.from_iterable(map(_runs_of, iter_blocks(txn, ledger_id))), last_entry_id)
+
+
+def _runs_of(block: blocks.Block) -> Iterable[tuple[int, int]]:
+    if isinstance(block.slots(), range):  # none is missing
+        return ((block.entry_id(0), block.entry_id(len(block) - 1)),)
+    return ((entry_id, entry_id) for entry_id in map(block.entry_id, range(len(block))))
+
+
+def gaps_between(runs: Iterable[tuple[int, int]], last_entry_id: int) -> Iterator[tuple[int, int]]:
+    """Yield the ranges of entry ids up to ``last_entry_id`` that are in none of ``runs``, which ascend; all with both ends included."""
     expected = 0
-    for block in iter_blocks(txn, ledger_id):
-        first = block.entry_id(0)
-        is_dense = isinstance(block.slots(), range)
-        for entry_id in (first,) if is_dense else map(block.entry_id, range(len(block))):
-            if entry_id > last_entry_id:
-                break
-            if entry_id > expected:
-                yield expected, entry_id - 1
-            expected = entry_id + 1
+    for first, last in runs:
         if first > last_entry_id:
             break
-        if is_dense:
-            expected = max(expected, first + len(block))
+        if first > expected:
+            yield expected, first - 1
+        expected = last + 1
     if expected <= last_entry_id:
         yield expected, last_entry_id
 

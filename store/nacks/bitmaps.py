@@ -124,15 +124,9 @@ def _write_runs(
     groups, run_rows, run_bounds = runs
     if not len(groups):
         return
-    first_ids = entry_ids[starts[groups]]
     counts = run_bounds[groups + 1] - run_bounds[groups]
-    header = np.zeros(len(groups), dtype=_RUN_FORM)
-    header["bitmaps"] = 1
-    header["high"] = first_ids >> 32
-    header["cookie"] = _RUN_COOKIE
+    header = _headers(_RUN_FORM, _RUN_COOKIE, starts, entry_ids, groups)
     header["flags"] = 1
-    header["key"] = first_ids >> 16 & 0xFFFF
-    header["last_value"] = starts[groups + 1] - starts[groups] - 1
     header["runs"] = counts
     _scatter(target, offsets[groups], header)
     rows = ranges(run_bounds[groups], counts)
@@ -143,18 +137,26 @@ def _write_runs(
     _scatter(target, places, packed.astype("<u4"))
 
 
+def _headers(
+    form: np.dtype[np.void], cookie: int, starts: Int64s, entry_ids: Int64s, groups: Int64s
+) -> npt.NDArray[np.void]:
+    """Return the heads of bitmaps of one container each, with what every form of them has."""
+    first_ids = entry_ids[starts[groups]]
+    header = np.zeros(len(groups), form)
+    header["bitmaps"] = 1
+    header["high"] = first_ids >> 32
+    header["cookie"] = cookie
+    header["key"] = first_ids >> 16 & 0xFFFF
+    header["last_value"] = starts[groups + 1] - starts[groups] - 1
+    return header
+
+
 def _write_arrays(target: Bytes, offsets: Int64s, starts: Int64s, entry_ids: Int64s, groups: Int64s) -> None:
     if not len(groups):
         return
-    first_ids = entry_ids[starts[groups]]
     counts = starts[groups + 1] - starts[groups]
-    header = np.zeros(len(groups), dtype=_ARRAY_FORM)
-    header["bitmaps"] = 1
-    header["high"] = first_ids >> 32
-    header["cookie"] = _ARRAY_COOKIE
+    header = _headers(_ARRAY_FORM, _ARRAY_COOKIE, starts, entry_ids, groups)
     header["containers"] = 1
-    header["key"] = first_ids >> 16 & 0xFFFF
-    header["last_value"] = counts - 1
     header["offset"] = 16
     _scatter(target, offsets[groups], header)
     places = ranges(np.zeros_like(counts), counts) * 2 + np.repeat(offsets[groups] + _ARRAY_HEADER, counts)

@@ -5,7 +5,7 @@ A lost entry may have had any time, as clocks run backwards: only times that the
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from pulsar_admin.store.errors import StoreError
 from pulsar_admin.store.model.coverage import absent_ids, count_unseen
-from pulsar_admin.store.model.ledgers import find_ledger, iter_gaps
+from pulsar_admin.store.model.ledgers import find_ledger, gaps_between, iter_gaps
 from pulsar_admin.store.model.topics import Topic, TopicLedger, is_whole
 from pulsar_admin.store.names import Position
 from pulsar_admin.store.wording import Answer, counted, listed, plural
@@ -137,7 +137,8 @@ def find_doubt(
     open ledger may have after them; None: nothing."""
     if not ledger.is_open and not ledger.info.offloaded and is_whole(txn, ledger):
         return None
-    gaps = iter_gaps(txn, ledger.ledger_id, entries - 1) if scanned is None else _scan_gaps(scanned, entries)
+    seen = None if scanned is None else zip(scanned, scanned, strict=True)
+    gaps = iter_gaps(txn, ledger.ledger_id, entries - 1) if seen is None else gaps_between(seen, entries - 1)
     ranges = [(max(low, first), high) for low, high in gaps if high >= first]
     unseen_from: int | None = None
     bookies: tuple[str, ...] = ()
@@ -174,16 +175,3 @@ def _count_unseen(
         absent = tuple(sorted(absent_ids(txn)))
         return (missing if absent else 0), absent
     return count_unseen(txn, ledger_of_store, ranges)
-
-
-def _scan_gaps(scanned: BitMap64, entries: int) -> Iterator[tuple[int, int]]:
-    """Yield the ranges of entry ids below ``entries``, both ends included, that the scan did not find."""
-    expected = 0
-    for entry_id in scanned:
-        if entry_id >= entries:
-            break
-        if entry_id > expected:
-            yield expected, entry_id - 1
-        expected = entry_id + 1
-    if expected < entries:
-        yield expected, entries - 1
