@@ -81,7 +81,7 @@ _NAMES = {
     "store.model.coverage": "BookieCopies Coverage OpenEnd UnderReplicated UnservedEntries",
     "store.model.cursors": "CursorPlace Extent",
     "store.model.ledger_owners": "LedgerOwners",
-    "store.model.messages": "LastMessageId Message MessageRow",
+    "store.model.messages": "Decoded LastMessageId Message MessageRow",
     "store.model.schemas": "SchemaVersion",
     "store.model.resources": (
         "AutoFailover BookieRack BrokerIsolation BundleQuota BundleTopics Bundles ClusterSettings ClusterUrls FailureDomain "

@@ -154,7 +154,7 @@ from pulsar_admin.store.model.counts import DiskBytes
 from pulsar_admin.store.model.coverage import BookieCopies, Coverage, OpenEnd, UnderReplicated, UnservedEntries
 from pulsar_admin.store.model.cursors import CursorPlace, Extent
 from pulsar_admin.store.model.ledger_owners import LedgerOwners
-from pulsar_admin.store.model.messages import LastMessageId, Message, MessageRow
+from pulsar_admin.store.model.messages import Decoded, LastMessageId, Message, MessageRow
 from pulsar_admin.store.model.resources import (
     AutoFailover,
     BookieRack,
@@ -319,6 +319,7 @@ __all__ = [
     "CursorStats",
     "CursorTransactions",
     "Cursors",
+    "Decoded",
     "DelayLoss",
     "Delayed",
     "DelayedDelivery",

@@ -1,4 +1,4 @@
-"""Modules that are imported when something of theirs is asked for: what reads a store goes without what changes it."""
+"""Modules that are imported on first use, so that reading a store does not load the code that changes it."""
 
 from collections.abc import Iterator
 from importlib import import_module

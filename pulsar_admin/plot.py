@@ -1,4 +1,4 @@
-"""Charts: text for a terminal (plotext), PNG and SVG files (matplotlib); both are imported when a chart is asked for."""
+"""Charts: text for a terminal (plotext), PNG and SVG files (matplotlib); both are imported on first use."""
 
 import shutil
 from collections.abc import Iterable, Mapping, Sequence

@@ -91,7 +91,7 @@ class Running(Results):
 
     @property
     def as_of(self) -> AsOf | None:
-        """The time that the store is a copy of; None where nothing tells it. Raises StoreNotFound."""
+        """The time of the copy in the store; None if it is unknown. Raises StoreNotFound."""
         if self._as_of is None:
             from pulsar_admin.store.model.copy_age import find_as_of
 

@@ -146,7 +146,7 @@ def raise_temporary_error(error: OSError) -> NoReturn:
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Raise the ``StoreError`` for what goes wrong while ``path`` is written."""
+    """Turn errors while ``path`` is written into ``StoreError``s."""
     try:
         yield
     except OSError as error:
@@ -283,7 +283,7 @@ def replace_like(path: Path, data: bytes, beside: str, like: Path | None = None)
 
 
 def check_new(path: Path, hint: str = "name a new directory") -> None:
-    """Raise AlreadyExists if there is anything at ``path``, be it a link that leads nowhere."""
+    """Raise AlreadyExists if anything exists at ``path``, even a dangling link."""
     if path.exists() or path.is_symlink():
         raise AlreadyExists(f"{path} exists", hint=hint, path=str(path))
 

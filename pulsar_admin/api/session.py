@@ -173,7 +173,7 @@ class Program:
         warn_partial(texts)
 
     def tell(self, text: str) -> None:
-        """Say what a person at a terminal likes to know: there is no terminal."""
+        """Ignore a note for a person at a terminal: a library has none."""
 
     def confirm(self, plan: Previewed) -> None:
         """Go on to apply a plan, which the caller has looked at."""

@@ -118,7 +118,7 @@ def at_stake(group: Sequence[Numbered]) -> str:
 
 
 class Logs(NamedTuple):
-    """The bytes of the entry logs as one bar: what it says, x, width and name of its parts, and each in words."""
+    """The bytes of the entry logs as one bar: its caption, the x, width and name of its parts, and each part in words."""
 
     total: int
     label: str = ""

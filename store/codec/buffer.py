@@ -26,7 +26,7 @@ compiled: Callable[[bytes], re.Pattern[bytes]] = cache(re.compile)
 
 
 class Bytes(Protocol):
-    """What a memoryview of bytes answers, perhaps read from a file only when it is asked for."""
+    """The interface of a memoryview of bytes; the bytes may be read from a file on first access."""
 
     def __len__(self) -> int: ...
 

@@ -166,7 +166,7 @@ def put_imported(txn: Txn, path: str, node: Node | None) -> None:
 
 
 def has_row(txn: Txn, path: str) -> bool:
-    """Whether there is a node at a path, be its row damaged."""
+    """Whether a node exists at a path, even if its row is damaged."""
     return txn.view("tree", tree_key(path)) is not None
 
 

@@ -236,7 +236,7 @@ class Waiting(Struct, frozen=True):
 
 
 class AtOnce(Struct):
-    """A source whose messages are all due at ``at_ms``, in the order of the topic: 24 bytes a message in memory once they are asked for."""
+    """A source whose messages are all due at ``at_ms``, in the order of the topic: 24 bytes per message after the first access."""
 
     waiting: Waiting
     at_ms: int

@@ -182,7 +182,7 @@ class Task(Struct):
 
 
 class Worker(Struct):
-    """One process, and what it was given, in the order in which its answers come."""
+    """One process, and the tasks given to it, in the order of its answers."""
 
     connection: Connection
     process: Any  # Any: multiprocessing's process of the start method

@@ -93,7 +93,7 @@ def find_cut(
 
 
 def _chunks_of(reader: EntryReader, topic: Topic) -> _Chunks:
-    """Return the chunks of a topic, kept until another one's are asked for: many subscriptions begin at the same entries."""
+    """Return the chunks of a topic, cached until another topic's are wanted: many subscriptions begin at the same entries."""
     kept: _Chunks | None = reader.txn.memo.get(_chunks_of)
     if kept is None or kept.topic is not topic:
         kept = reader.txn.memo[_chunks_of] = _Chunks(reader, topic)

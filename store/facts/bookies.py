@@ -136,7 +136,7 @@ class BookieFacts:
         return tuple(iter_thinned(self._reader.txn))
 
     def _needed(self, ledger_id: int, owners: Sequence[Owner]) -> str:
-        """Return in words who needs a ledger of ``owners`` now, "" for nobody."""
+        """Return who needs a ledger of ``owners`` now, in words; "" if nobody does."""
         for owner in owners:
             if owner.kind is OwnerKind.TOPIC:
                 with suppress(StoreError):

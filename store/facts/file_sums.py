@@ -163,7 +163,7 @@ class _OneBlockTimes:
 def _are_of_times(
     heads: npt.NDArray[Any], ledger_ids: Numbers, numbers: Numbers, times: tuple[Numbers, Numbers]
 ) -> npt.NDArray[np.bool_]:
-    """Return of which blocks the time row of the ledger says just what they say."""
+    """Return which blocks agree with the time row of the ledger."""
     import numpy as np
 
     known, rows = times

@@ -86,7 +86,7 @@ class Part:
 
 
 class Kernel(Part):
-    """A part that is called from outside: ``rows`` names the argument whose length says how much there is to do, or counts it."""
+    """A kernel that other modules call. ``rows``: the argument whose length is the amount of work, or that counts it."""
 
     def __init__(self, function: Function, rows: Rows, **options: Any) -> None:
         super().__init__(function, **options)

@@ -457,7 +457,7 @@ def _pattern(residues: tuple[int, ...], size: int) -> BitMap64:
 
 
 def _count_alone(txn: Txn, ledger: Ledger, metadata: LedgerMetadata, last: int) -> Coverage:
-    """Return the coverage where one bookie is all there is: what the location index lacks. Loads no numpy."""
+    """Return the coverage of a cluster with one bookie: what the location index lacks. Loads no numpy."""
     (bookie,) = ensemble_bookies(metadata)
     gaps = [pair for pair in missing_ranges(txn, ledger) if pair[0] <= last]
     missing = sum(min(end, last) - start + 1 for start, end in gaps)
@@ -999,7 +999,7 @@ class _LedgersOneByOne(WholeLedgers):
         self._ahead, self._last = dict[int, WholeLedger | None](), dict[int, WholeLedger | None]()
 
     def find(self, ledger_id: int) -> WholeLedger | None:
-        """Return the ledger, None where it is not known to be whole; the last one is kept, of which a topic's end is asked next."""
+        """Return a ledger, None if it is not known to be whole. The last one is cached, because the end of its topic is needed next."""
         if ledger_id in self._ahead:
             return self._ahead[ledger_id]
         if ledger_id not in self._last:

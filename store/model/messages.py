@@ -426,7 +426,7 @@ class MessageRow(Sparse, frozen=True):
 def message_row(
     topic: TopicName, message: Message, *, payload: bool = False, decoded: Decoded | None = None
 ) -> MessageRow:
-    """Return the row of ``message``. ``decoded``: its value and why it has none, when they are asked for."""
+    """Return the row of ``message``. ``decoded``: its value, or why it cannot be decoded, if wanted."""
     body = message.payload
     value, error = (None, None) if decoded is None else decoded
     return MessageRow(

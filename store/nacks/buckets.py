@@ -1,4 +1,4 @@
-"""Which negative acks are asked about; and the rows of ``nacks add --from-file``. Imports nothing heavy.
+"""The choice of negative acks, and the rows of ``nacks add --from-file``. Imports nothing heavy.
 
 A row of such a file is one position, as text, ``LEDGER:ENTRY`` (or ``LEDGER:ENTRY:BATCH``), or a JSON object with ``ledgerId`` and
 ``entryId``, such as ``topics read -o jsonl`` and ``nacks due`` print. ``chunks`` lists the other chunks of a chunked message, ``delay``

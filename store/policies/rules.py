@@ -149,7 +149,7 @@ def backlog_quota(group: str, options: Options) -> Json:
 
 
 def check_quota_type(kind: str) -> None:
-    """Raise InvalidValue for a type of quota that there is not."""
+    """Raise InvalidValue for an unknown type of quota."""
     if kind not in QUOTA_TYPES:
         raise InvalidValue(f"Invalid backlog quota type '{kind}'. Valid options are: [{', '.join(QUOTA_TYPES)}]")
 

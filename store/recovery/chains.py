@@ -291,7 +291,7 @@ class _LedgerSets(Struct):
                 self.join(Join(a.ledger_id, b.ledger_id, witnesses))
 
     def _contradiction(self, a: _LedgerSet, b: _LedgerSet) -> str:
-        """Return why two sets cannot be of one topic; "": nothing says so."""
+        """Return why two sets cannot be of one topic, "" if nothing contradicts it."""
         if len(a.names | b.names) > 1:
             return "the metadata names them " + " and ".join(sorted(a.names | b.names))
         if len(a.kinds | b.kinds) > 1:

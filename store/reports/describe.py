@@ -81,7 +81,7 @@ class TopicDescription(Answer, frozen=True):
 
 
 def describe_topic(reader: EntryReader, name: TopicName, asked: Asked, problems: list[StoreError]) -> TopicDescription:
-    """Return what there is to say of a topic, its subscriptions as ``asked``; what cannot be read is left out and goes into ``problems``.
+    """Return everything known about a topic, its subscriptions as ``asked``; what cannot be read is left out and goes into ``problems``.
 
     Raises TopicNotFound, MetadataCorrupt (the topic's own).
     """

@@ -430,7 +430,7 @@ class MetricSample(Answer, frozen=True):
 
 
 class Metric(Answer, frozen=True):
-    """A gauge: its name with its unit, what it says, and its values."""
+    """A gauge: its name with its unit, its help text, and its values."""
 
     name: str
     help: str

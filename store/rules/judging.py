@@ -180,7 +180,7 @@ def _with_uses(facts: ClusterFacts, found: Iterator[Finding]) -> Iterator[Findin
 
 
 def fault_of(fact: StartFact) -> StartFault:
-    """Return what a fact of a start shows as ``store preflight`` tells it."""
+    """Return the fault that a fact of a start shows, in the words of ``store preflight``."""
     shown, code = evidence_of(fact), code_of(fact)
     cure = rule_of(code).mend_of(shown)
     return StartFault(code, shown.values["starts"] is True, shown.where, shown.sentence, cure)

@@ -63,7 +63,7 @@ class Rule(Struct, Generic[Facts], frozen=True):
     ``mend``: the command, with ``{keys}`` of the evidence in it. ``leads``: it may cause other findings, so it comes first.
     A rule for a single subscription (``topics why``) has only a title, and a command if that is always the same.
 
-    ``holds``: facts → evidence, one for each place. ``loss``: what is lost while the fault lasts, or by the repair; "" for nothing.
+    ``holds``: facts → evidence, one for each place. ``loss``: the data lost while the fault lasts, or by the repair; "" for nothing.
     ``scope``: "store" for our own rows, "data" for damaged or inconsistent data of Pulsar, "use" if nothing is damaged (a clock, a quota,
     an acknowledgement): ``store check`` reports the first two, ``doctor`` all. ``of_disks``: the rule reads bookies' own files, which an
     incident bundle does not have. ``repair``: "index" if ``store index --rebuild`` repairs it, otherwise "". ``needs``: the name of a

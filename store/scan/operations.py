@@ -304,7 +304,7 @@ class _Bodies(EntryReader):
 
     @cached_property
     def _rows(self) -> dict[tuple[int, int], int]:
-        """Position → row, made for a batch of which an entry is asked for: hardly any is."""
+        """Position → row, computed on first use, because few batches need it."""
         ids = zip(self._entries.ledger_ids.tolist(), self._entries.entry_ids.tolist(), strict=True)
         return {position: row for row, position in enumerate(ids)}
 

@@ -503,7 +503,7 @@ Rows = Callable[[Collection[str], Pruner], Iterable[pa.RecordBatch]]
 
 
 class Adding(Protocol):
-    """Adds rows up where they are read. ``is_unsplit``: the statement that is asked looks as if it could be, and cannot."""
+    """Adds rows up where they are read. ``is_unsplit``: the statement looks as if it could be split into parts, but cannot."""
 
     is_unsplit: bool
 

@@ -185,7 +185,7 @@ def _place(txn: Txn, ledger_id: int, bookies: Sequence[Bookie]) -> PlacedLedger:
 
 
 def _like(txn: Txn, ledger_id: int) -> ledgermetadata.LedgerMetadata | None:
-    """Return the metadata of the newest ledger of the same topic that a broker wrote, else of the newest there is."""
+    """Return the metadata of the newest ledger of the same topic that a broker wrote, else of the newest one."""
     topics = [parse_owner(owner.topic) for owner in find_owners(txn, ledger_id) if owner.topic]
     siblings = sorted({ledger.ledger_id for name in topics for ledger in read_topic(txn, name).ledgers}, reverse=True)
     return next(_of_brokers(txn, siblings), None) or next(
