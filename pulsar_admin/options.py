@@ -326,11 +326,13 @@ class Command(TakesGlobals):
         """Raise Refused or UsageError if this command's work cannot be kept as a plan."""
         if self.changes and self.details.no_plan:
             raise Refused(f"--plan: {self.details.no_plan}", hint="use --dry-run to see what it would do")
-        if not self.changes and "dry_run" in self.uses:
-            reason = self.details.no_plan or "the work of this command is not kept as a plan"
-            raise click.UsageError(f"--plan: {reason}; --dry-run shows what it would do", ctx)
         if not self.changes:
-            raise click.UsageError("--plan: this command changes nothing", ctx)
+            reason = self.details.no_plan or "the work of this command is not kept as a plan"
+            if "dry_run" in self.uses:
+                reason += "; --dry-run shows what it would do"
+            elif not self.details.no_preview:
+                reason = "this command changes nothing"
+            raise click.UsageError(f"--plan: {reason}", ctx)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         lines = [f"$ {example}" for example in (*self.details.examples, *self.details.elsewhere)]

@@ -2,9 +2,11 @@
 
 import os
 import re
+import shutil
 import struct
+import sys
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta, timezone
 from functools import partial
@@ -20,6 +22,7 @@ from zlib import adler32, compress
 
 import click
 import duckdb
+import lmdb
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -33,8 +36,11 @@ from pulsar_admin import options
 from pulsar_admin.api.cursors import Cursors
 from pulsar_admin.api.plan import Plan
 from pulsar_admin.commands.store.check import CheckRow
+from pulsar_admin.commands.store.export import _exported_copy
+from pulsar_admin.confirm import confirm_loss
 from pulsar_admin.errors import failure_of
 from pulsar_admin.page.charts import Box
+from pulsar_admin.store.changes.plan import read_plan
 from pulsar_admin.store.changes.resets import ToTime
 from pulsar_admin.store.changes.subscriptions import own_ledgers
 from pulsar_admin.store.changes.topics import plan_topic
@@ -64,7 +70,12 @@ from pulsar_admin.store.codec.ledgermetadata import (
     ledger_path,
 )
 from pulsar_admin.store.codec.logscan import Record
-from pulsar_admin.store.codec.managedledger import LedgerInfo, ManagedLedger, encode_managed_ledger
+from pulsar_admin.store.codec.managedledger import (
+    LedgerInfo,
+    ManagedLedger,
+    decode_managed_ledger,
+    encode_managed_ledger,
+)
 from pulsar_admin.store.codec.message import decode_message_entry
 from pulsar_admin.store.codec.policies import PartitionedTopic, Retention
 from pulsar_admin.store.codec.policyevent import AvroSchema, PolicyEvent
@@ -81,11 +92,16 @@ from pulsar_admin.store.codec.zookeeper_reads import NO_AUTH, Failed
 from pulsar_admin.store.compaction import forms
 from pulsar_admin.store.compaction.keys import survey
 from pulsar_admin.store.db import file as lmdb_file
+from pulsar_admin.store.db.audit_log import append_change
+from pulsar_admin.store.db.backups import keep_hint
+from pulsar_admin.store.db.blocks import BLOCK_ENTRIES, BLOCK_HEADER
 from pulsar_admin.store.db.bookies import iter_imported_bookies
 from pulsar_admin.store.db.entry_files import EntryFiles, FileState
-from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.db.environment import Store, _translated, open_store
+from pulsar_admin.store.db.locks import writer_lock
 from pulsar_admin.store.db.nacks import BUCKET, ID_SIZE_BYTES, _sealed
 from pulsar_admin.store.db.owners import OwnerKind
+from pulsar_admin.store.db.storeinfo import read_store_info
 from pulsar_admin.store.db.tree import tree_key
 from pulsar_admin.store.disks import reclaim
 from pulsar_admin.store.disks.live_records import NOWHERE, LocationsIndex
@@ -131,13 +147,14 @@ from pulsar_admin.store.facts.next_message import NextMessage
 from pulsar_admin.store.facts.numbers import Blocker
 from pulsar_admin.store.facts.partitions import Partitions, find_disagreeing
 from pulsar_admin.store.facts.quiet import _pin_nothing
-from pulsar_admin.store.facts.starts import Start, StartFact, _is_emptied, _log_facts
+from pulsar_admin.store.facts.starts import Start, StartFact, _is_emptied, _log_facts, _why_closed, _why_epochs_refused
 from pulsar_admin.store.facts.topics import Clocks, TopicFacts, is_on_time
 from pulsar_admin.store.facts.transactions import UnassignedCoordinators
 from pulsar_admin.store.facts.values import UnknownValues
 from pulsar_admin.store.history import servers
 from pulsar_admin.store.history.as_of import Moment
 from pulsar_admin.store.history.versions import Flaw, Version
+from pulsar_admin.store.index.idx_files import _problem
 from pulsar_admin.store.index.rebuild import Difference
 from pulsar_admin.store.kernels.columns import BATCH as BATCH_KIND
 from pulsar_admin.store.kernels.columns import RECORD
@@ -175,7 +192,7 @@ from pulsar_admin.store.recovery.journal_times import WriteTime
 from pulsar_admin.store.recovery.metadata_index import LedgerNames
 from pulsar_admin.store.recovery.rolling import COMPACTED_LEDGER, FollowedCursor
 from pulsar_admin.store.reports.ledgers import iter_missing
-from pulsar_admin.store.reports.log_files import LogVerdict, _verify_map
+from pulsar_admin.store.reports.log_files import LogVerdict, _verify_map, read_log_summary
 from pulsar_admin.store.reports.shell import Selection
 from pulsar_admin.store.reports.verify import EntryRow
 from pulsar_admin.store.rules import changes as change_rules
@@ -195,6 +212,7 @@ from pulsar_admin.store.sources import log_files
 from pulsar_admin.store.sources.cluster import open_metadata
 from pulsar_admin.store.sources.ensemble import Address, Client, LiveEnsemble, Session, parse_address
 from pulsar_admin.store.sources.given_bookies import find_bookie, parse_bookie
+from pulsar_admin.store.sources.layout import _nearest_hint
 from pulsar_admin.store.sources.storage import Storage
 from pulsar_admin.store.sources.zookeeper import Gap, iter_unread_logs
 from pulsar_admin.store.tables.entries import senders
@@ -202,7 +220,17 @@ from pulsar_admin.store.tables.folder import Folder, TableFile
 from tests.compaction.entries import Batch, Slot, compacted, entry
 from tests.conftest import Cli
 from tests.fake_zookeeper import FakeZooKeeper
-from tests.stores import imported, lose_nodes, narrow, narrow_copy, put_node, read_rows, read_store
+from tests.stores import (
+    change_value,
+    imported,
+    lose_nodes,
+    narrow,
+    narrow_copy,
+    put_node,
+    read_rows,
+    read_store,
+    write_rows,
+)
 from tests.synthetic import CREATED_MS, Made, MadeCompacted, MadeTopic, ledger_node, make_store
 from tests.worlds import assert_unchanged
 
@@ -267,6 +295,9 @@ FILE = N(kind=FileKind.ENTRY_LOG, path="0.log", id=5)
 PART = N(start=0, end=10)
 COVERED = [N(first=0, last=4), N(first=5, last=9)]
 READ = N(file_id=1, problems=4)
+SAME = N(pending=N(count=1))
+NO_PART = N(ledgers=0, topics=0, bytes=0)
+DEV_NULL = os.open(os.devnull, os.O_RDONLY)
 LONE = N(
     ids=[7],
     ranks=[0, 5],
@@ -1408,7 +1439,6 @@ REFUSED: dict[str, list[tuple[Any, str]]] = {
     "store.db.nacks:bucket_row_entries": [((b"k", b""), "0 bytes")],
     "store.db.nacks:decode_tracker_row": [(_sealed_row((0, 2, 0), b"\xff\xfe"), "6b is damaged: 'utf-8' codec"),
         (_sealed_row((0, 3, 0), b"ab"), "do not fit its key")],
-    "store.db.nacks:decode_bucket_row": [(_sealed_row((0, 0, 1), b"x"), "6b is damaged: ")],
     "arguments:time_ms_of": [((timedelta(-1), 0), "is an age, and negative"), ((datetime(2026, 1, 1), 0), "has no time zone")],
     "store.scan.messages:match_of": [(({name: []},), f"{name} is empty") for name in ("keys", "properties", "texts", "json_paths")],
     "store.changes.plan:decode_argument": [((1.5,), "no method takes a fraction")],
@@ -1461,8 +1491,6 @@ REFUSED: dict[str, list[tuple[Any, str]]] = {
     "store.tables.rows:cluster_name": [((None, ""), "'' is no name of a cluster"), ((None, "\ud800"), "is no name of a cluster")],
     "store.changes.bookies:plan_rename": [((None, "a:1", "b c", 0), "'b c' is not the id of a bookie")],
     "store.changes.deleting:_terminal_position": [((N(ledgers=(), name=A_TOPIC),), "has no ledger yet")],
-    "store.changes.ledger_metadata:find_ensembles": [((7, {}, -1, None), "ledger 7 is empty"),
-        ((7, {"a": np.arange(2), "b": np.arange(1)}, 1, None), "entry 1 is on a alone, others on 2 bookies")],
     "store.changes.resources:plan_set_setting": [((None, "maxTenants", "", 0), "the value is empty"),
         ((None, "loadManagerClassName", "x", 0), "Invalid dynamic-config value"), ((None, "x", "1", 0), "non-dynamic configuration")],
     "store.changes.resources:properties_of": [(([pair],), f"Invalid key value pair '{pair}'") for pair in ("a", "=b")],
@@ -1520,12 +1548,14 @@ REFUSED: dict[str, list[tuple[Any, str]]] = {
     "store.codec.policyevent:encode_policy_event": [
         ((PolicyEvent(A_TOPIC, "INSERT", {}), AvroSchema(b'"int"')), "does not fit the schema of __change_events")],
     "store.db.blocks:block_of_key": [((b"x",), "a key of 1 bytes: 78")],
-    "store.db.blocks:Block": [((bytes(16), bytes(3)), "block 0 of ledger 0 is damaged: 3 bytes")],
     "store.db.file:_decode_meta": [((lmdb_file._PAGE_HEADER.pack(0, 0, 8, 0, 0) + lmdb_file._META_HEAD.pack(0xBEEFC0DE, 1, 0, 0)
         + lmdb_file._DATABASE.pack(7, *[0] * 7) + bytes(64), 0), "page 0: a page size of 7 bytes")],
-    "store.db.file:_Walk.run": [((N(_meta=N(free=0, main=0, transaction=2), _rows=lambda *_, rows=rows: rows, _seen=""),), said)
+    "store.db.file:_Walk.run": [((N(_meta=N(free=0, main=0, transaction=2), _rows=lambda *_, rows=rows: rows, _mark=id, _seen=""),), said)
         for rows, said in (([(bytes(8), b"x")], "a key of 8 and a value of 1 bytes"), ([(b"\3" + bytes(7), bytes(8))],
-        "newest free pages are of transaction 3, its state is of 2"))],
+        "newest free pages are of transaction 3, its state is of 2"), ([(bytes(8), struct.pack("<QQ", 5, 3))],
+        "a row of 1 free pages claims 5"))] + [
+        ((N(_meta=N(free=0, main=1, transaction=0), _rows=lambda name, _: [(b"x", b"y")] if name == "databases" else []),),
+        "the database 'x' is described in 1 bytes")],
     "store.db.environment:Store.write": [((N(writable=False, path="p"), None), "p was opened for reading")],
     "store.db.entry_files:EntryFiles.read": [
         ((N(_opened=lambda _: (-1, N(path="p"))), 0, 16, 4), "p @ 0x10: the disk cannot read it: Bad file descriptor"),
@@ -1562,6 +1592,51 @@ REFUSED: dict[str, list[tuple[Any, str]]] = {
         ("Unable to load libhdfs", "needs Hadoop's native client"), ("x", "s3://b cannot be read: x"))],
     "jsonify:_fields": [((Plan,), "a Plan is not an answer")],
     "jsonify:to_json": [((object.__new__(Cursors),), "a Cursors is not an answer")],
+    "store.db.blocks:Block": [((bytes(16), bytes(3)), "block 0 of ledger 0 is damaged: 3 bytes"),
+        ((bytes(16), BLOCK_HEADER.pack(2, *[0] * 13, BLOCK_ENTRIES - 1) + bytes(16)), f"slots {BLOCK_ENTRIES - 1} to")],
+    "store.db.file:_Walk._rows": [({"self": N(_meta=N(free=None)), "name": "x", "database": (0, 0, 0, 0, 0, 0, 5, 2**64 - 1)},
+        "x: no root, and 5 rows"),
+        ((N(_meta=N(free=None), _mark=id, _read=id, _read_page=lambda *_, **__: ([], [])), "x", (0, 0, 1, 0, 0, 0, 7, 5)),
+        "x: expected 0 branch pages, 0 leaf pages and 7 rows, found 0, 1 and 0"),
+        ((N(_meta=N(free=None), _mark=id, _read=id, _read_page=lambda *_, **__: ([(6, b"")], [])), "x", (0, 0, 1, 0, 0, 0, 0, 5)),
+        "x, page 5: deeper than 1 levels")],
+    "store.db.file:_Walk._read": [((N(_page_bytes=64, _descriptor=DEV_NULL), 7), "it ends in page 7")],
+    "store.db.file:_Walk._overflow": [({"self": N(_pages=3, _page_bytes=64), "name": "x", "data": struct.pack("<Q", 9), "size_bytes": 1,
+        "read": True},
+        "x: a value lies in page 9, the file has 3 pages")],
+    "store.db.file:_Walk._read_page": [({"self": N(_page_bytes=64), "name": "x", "page": struct.pack("<QHHHHH", 1, 0, 2, 18, 40,
+        40).ljust(40, b"\0")
+        + struct.pack("<HHHH", size, 0, flags, 1).ljust(24, b"\0"), "number": 1, "is_leaf": True}, said) for size, flags, said in (
+        (0, 8, "x, page 1: a row with flags 0x8 and a key of 1 bytes"), (100, 0, "x, page 1: a row that ends at 149"))],
+    "store.db.nacks:decode_bucket_row": [(_sealed_row((0, 0, 1), b"x"), "6b is damaged: "),
+        (_sealed_row((0, 0, 2), BitMap64([1]).serialize()), "1 entries, 2 expected")],
+    "store.dump.source:_rows_of": [((pa.RecordBatch.from_pydict({"ledgerId": [1], "entryId": [None], "payload": [b"x"]}), "p"),
+        "a position, payload or digest is null")],
+    "store.recovery.ack_history:_move": [((None, N(name=A_TOPIC), N(name="s", topic=A_TOPIC), N(at="x",
+        past=N(states=lambda *_: [N(name="x", state=None, problem="")]))), "x is not a state: s was deleted then")],
+    "store.recovery.ack_history:_chosen": [((N(name="s", topic=A_TOPIC), N(most=SAME, least=SAME, last=N(name="x", not_after=None),
+        states=[],
+        text=lambda: "x", was_there_by=lambda _: False, unknown=[N(name="y")]), 0, "refuse"), said) for said in (
+        ", or earlier: the time of the first state is unknown", "; of y it is unknown what was acknowledged")],
+    "store.recovery.from_bookies:plan_from_bookies": [((N(reader=N(txn=None), cluster=""), N(evidence={})),
+        "the name of the cluster is in no entry")],
+    "store.recovery.restore:RestoreAt.__post_init__": [((N(to="x", asked=N(in_place=True)),), "to names the restored topic")],
+    "store.recovery.restore:RestoreDeleted.__post_init__": [
+        ((N(to="x", asked=N(in_place=False), namespaces=(), topics=()),), "the name x is for a single restored topic")],
+    "store.sources.index_places:_iter_range": [((N(items=lambda **_: iter([(b"x", b"y")])), b"", b""), "rows of another form"),
+        ((N(items=lambda **_: iter(()), iter=lambda: N(seek_for_prev=id, valid=lambda: True, status=int, key=lambda: b"k")), b"", b""),
+        "a block cannot be read")],
+    "store.changes.ledger_metadata:find_ensembles": [((7, {}, -1, None), "ledger 7 is empty"), ((7, {}, 0, None), "ledger 7 is empty"),
+        ((7, {"a": np.arange(2), "b": np.arange(1)}, 1, None), "entry 1 is on a alone, others on 2 bookies")],
+    "store.tables.sql:_raise": [((duckdb.OutOfMemoryException("full"),), "full"), ((duckdb.PermissionException("no"),),
+        "a statement here reads no files"),
+        ((duckdb.InternalException("x"),), "failed: x"), ((duckdb.IOException("disk"),), "disk")],
+    "store.scan.following:Follower.owner": [((N(_owners={"a": "a"}, owner=lambda one: one.folder), N(folder="a", path="a/1.txn",
+        kind=FileKind.JOURNAL),
+        [N(folder="b", kind=FileKind.ENTRY_LOG), N(folder="c", kind=FileKind.ENTRY_LOG)]), "nothing says whose journal a/1.txn is")],
+    "store.model.messages:MessageReader._join_chunk": [((N(_chunks={}, _joined={}, options=N(whole=True)), N(metadata=N(chunk_id=1,
+        uuid="u")),
+        Position(1, 2)), "entry 1:2: chunk 1 of u without the ones before it")],
 }
 # fmt: on
 """By function: what it refuses, and a part of what it says then."""
@@ -1735,9 +1810,9 @@ GOES_ON: dict[str, list[tuple[dict[str, Any], Any, object]]] = {
           "iter_snapshot_files": lambda servers: [N(zxid=zxid, path=Path(f"snapshot.{zxid}")) for zxid in (5, 9, 11)],
           "_is_readable": lambda snapshot, thorough: snapshot.zxid != 11}, {"server": N(snapshots=Path()), "thorough": False},
          [StartFact(Start.SNAPSHOT_DAMAGED, Path("snapshot.11"), None, {"names": ["snapshot.11"], "base": 9, "first": 1}),
-          ([(10, NO_FILE)], [(1, NO_FILE)])])],
+          ([NO_FILE, NO_FILE],)])],
     "store.facts.starts:_log_facts": [
-        ({"_replay": lambda data: (16, "bad", 0)}, ([(2, Path(__file__))], [(1, NO_FILE)]),
+        ({"_replay": lambda data: (16, "bad", 0)}, ([NO_FILE, Path(__file__)],),
          [StartFact(Start.LOG_DAMAGED, NO_FILE, None, {"offset": 16, "why": "bad"})])],
     "store.facts.transactions:has_snapshot": [
         ({"_SNAPSHOTS": ["none", "bad"], "find_node": lambda txn, path: path.endswith("bad") or None,
@@ -1850,7 +1925,7 @@ GOES_ON: dict[str, list[tuple[dict[str, Any], Any, object]]] = {
         ({"_iter_segments": lambda facts: [("t", N(said=None)), ("t", N(said=ACTIVE)), (N(name="t"), N(said=LEGACY, is_there=False))],
           "_of_segment": lambda one, segment, text: text}, (None,), ["t has it as segment 3, and it is gone"])],
     "store.rules.subscriptions:_quota": [
-        ({"known": tuple, "quota_effect": lambda *of: "", "Evidence": N(here=lambda text, values: values["slowest"])},
+        ({"known": tuple, "quota_effect": lambda *of: "", "here": lambda text, values: values["slowest"]},
          {"facts": N(of=N(quotas=QUOTAS)), "is_reached": True}, ["t"])],
     "store.rules.topics:_over_quota": [
         ({"known": tuple, "quota_effect": lambda *of: "", "Evidence": lambda where, *rest: where},
@@ -1954,7 +2029,7 @@ GOES_ON: dict[str, list[tuple[dict[str, Any], Any, object]]] = {
     "store.db.locks:is_written_now": [({}, (Path("none"),), False)],
     "store.db.locks:writer_lock.__wrapped__": [
         ({"check_local": lambda path: None}, (Path("/dev/null/none/store"),),
-          re.compile("^cannot make a store at /dev/null/none/store"))],
+          re.compile("^cannot create a store at /dev/null/none/store"))],
     "store.sources.index_places:_given_storages": [
         ({"storages_of": _in_turn(InvalidValue("not all"))}, (N(indexes=("i",), ledger_dirs=("l",)),), [Storage("l", "i")]),
            # type: ignore[arg-type]
@@ -2078,10 +2153,53 @@ SAID: dict[str, list[tuple[Any, str]]] = {
         (struct.pack(">qqi", 0, -0x1000, 1) + b"b", "another master key of ledger 0"))],
     "store.timespec:old_text": [((59_999,), "less than a minute old"), ((60_000,), "1 minute old"), ((7_200_000,), "2 hours old")],
     "store.transfer.ensemble_export:_broker": [((N(value=b"x", path="/x"),), "of an owner that cannot be read"),
-        ((N(value=b'{"httpUrl":"http://b"}', path="/x"),), "http://b")],
+        ((N(value=b'{"httpUrl":"http://b"}', path="/x"),), "http://b"), ((N(value=b"{}", path="/x"),), "of an owner without an address"),
+        ((N(value=b'{"nativeUrl":null,"nativeUrlTls":"pulsar+ssl://b"}', path="/x"),), "pulsar+ssl://b")],
     "store.transfer.ensemble_export:_explained": [((N(address="z:1"), N(holds=["/h"]), N(write=N(path=path), reason=reason)), said)
         for path, reason, said in (("/h", "", "/h was made meanwhile: a broker became the owner"), ("/x", "NotEmpty", "it has child nodes"),
         ("/x", "NoNode", "the ensemble says NoNode"))],
+    "store.facts.starts:_replay": [((b"x" * 16,), "no header of a log, but b'xxxx'"), ((b"x",), "a log of 1 bytes, without a header")],
+    "store.recovery.ack_history:_move": [((None, N(name=A_TOPIC, ids=[5]), N(name="s", topic=A_TOPIC), N(at="x", force=False,
+        past=N(states=lambda *_: [N(name="x", state=CursorState(Position(1, 2)), problem="")]))),
+        "before ledger 5 is trimmed: it is not redelivered")],
+    "store.sources.nodes:no_cluster": [(("m", ["x"]), "nothing of a cluster can be read: x"), (("m", []),
+        "m has no metadata of Pulsar or BookKeeper")],
+    "commands.nacks:_about": [((N(entries=5, entries_per_second=rate, batch_size=1, holes=holes, nacked_share=0.5),), said) for rate,
+        holes, said in (
+        (None, 0, "the topic: 5 entries, at one time, 1 message each; no holes taken"), (2.0, 2,
+        "2 a second, 1 message each; 2 holes, 50.0% of"))],
+    "commands.store.recover:_topic_lines": [((N(topics=[N(topic="t", ledgers=1, bytes=2)] * 30, topic_count=99),), said) for said in (
+        "deleted ledgers, by 99 topics or cursors in the metadata:", "  t: 1 ledger, 2 B", "'  …'")],
+    "commands.topics.ack_history:_plot": [(([],), "No state exists."),
+        (([{"gaps": 1, "state": "x", "notBeforeTime": None, "backlogEntries": 5}],), "entries left, by state")],
+    "store.dump.find_by_time:gaps_before": [((N(exact=False, doubts=(), unreadable=2, topic="t"),),
+        "t: an earlier answer could be among 2 damaged entries that cannot be read")],
+    "store.rules.scalable:_relations": [((N(scalable_topics=[N(name="t", record=N(next_segment_id=1, segments=[_segment(1, 0, 4,
+        parents=[5],
+        children=[6])]))]),), "; 3 more relations like that")],
+    "store.rules.topics:_over_quota": [((N(quotas=(N(is_reached=True, slowest="s", quota=N(policy="x", limit_size_bytes=1,
+        limit_time_seconds=1),
+        closed_ms=1, used=5000, limit=1000, evicts=True, source="topic", kind="k"),), backlog_size_bytes=lambda _: 1, where="t",
+        topic=N(name="t"),
+        is_deduplicated=None),), "its oldest ledger with a backlog was closed 5s ago, 1s allowed: a broker drops the oldest messages")],
+    "commands.compaction.checking:_render": [(({"topic": "t", "compacted": True, "compactedLedger": 1, "entries": 1, "messages": 1,
+        "topicEntries": 1,
+        "problems": 0, "findings": [], "lostEntries": 2},), "2 entries of the topic cannot be read: problems may be due to that")],
+    "commands.store.bookie_disks:_render": [((N(bookie="b", directories=[], journals=N(files=1, replayed_entries=2, missing=["x"],
+        unsure=3, stops=[]),
+        cookies=["c"], maps=["m"], kept=kept, needed=needed, dry_run=True),), said) for kept, needed, said in (
+        ([], True, "3 ledgers on this bookie that nobody closed may lack their last entries"), (["k"], False,
+        "the salvage that was stopped is done"),
+        ([], False, "nothing is wrong, nothing was written"), ([], True, "dry run, nothing was written"))],
+    "commands.store.recover:_broker_lines": [((N(topics=1, bytes=2, inactive=NO_PART, trimmed=NO_PART, expired=NO_PART, expires=0,
+        unread_cursors=2,
+        rows=[N(topic="t", inactive=True, after_seconds=5, lost_bytes=9)] * 30),), said) for said in ("delete for inactivity: nothing",
+        "2 cursors assumed to be at the position", "t: deleted after 5 s, 9 B", "'  …'")],
+    "store.recovery.ledgers:_deleted_warnings": [(((), unknown), said) for unknown, said in (([5],
+        "1 ledger that has entries here is not in the"),
+        ([5, 6], "2 ledgers that have entries here are not in the history or have lost entry 0: 5"))],
+    "store.recovery.rolling:_topic_part": [((N(), N(ids=[1], number_of_entries=1, name="t"), N(ids=[1], number_of_entries=1), [], {5, 6}),
+        "deleted since, as no bookie has them: ledgers 5")],
 }
 # fmt: on
 """By function: what it is given, and a part of what it says then."""
@@ -2311,7 +2429,7 @@ def test_starts_of_servers_at_their_bounds(tmp_path: Path) -> None:
     for size, long in ((2 * 0xFFFFF, []), (2 * 0xFFFFF + 1, [tmp_path / "log.1"])):
         record = struct.pack(">qi", adler32(bytes(size)), size) + bytes(size) + b"B"
         (tmp_path / "log.1").write_bytes(RECORD_HEAD + record)
-        assert [one.where for one in _log_facts([(1, tmp_path / "log.1")], [])] == long
+        assert [one.where for one in _log_facts([tmp_path / "log.1"])] == long
 
 
 def test_a_quota_of_as_much_as_is_retained_is_refused(cli: Cli, tmp_path: Path) -> None:
@@ -2825,6 +2943,107 @@ def test_partition_0_of_a_partitioned_topic_can_be_created(tmp_path: Path) -> No
             plan_topic(reader, parse_topic("a/b/t-partition-1"), None, {}, CREATED_MS)
 
 
+def _within(context: Any, error: Exception) -> None:
+    with context:
+        raise error
+
+
+def test_stores_that_are_wrong_in_one_way(tmp_path: Path) -> None:
+    (tmp_path / "newer").mkdir()
+    (tmp_path / "newer" / "store.json").write_text(
+        '{"formatVersion": 99, "created": 0, "state": "ready", "sources": []}'
+    )
+    (tmp_path / "short").write_bytes((narrow() / "meta" / "data.mdb").read_bytes()[:4096])
+    p, short = Path("p"), os.open(tmp_path / "short", os.O_RDONLY)
+    failed = N(path=p, _failed=DiskFull("it is full"))
+    with lmdb.open(str(tmp_path / "empty"), max_dbs=1) as env:
+        for call, said in (
+            (
+                partial(Store._check_change, N(path=narrow(), _last_change=lambda: -1)),
+                "lost changes: expected 0, found -1",
+            ),
+            (partial(Store._open_databases, N(path=p, writable=False), env), "p lacks the database"),
+            (
+                partial(_within, _translated(p), lmdb.Error("mdb_put: Permission denied")),
+                "p/meta: mdb_put: Permission denied",
+            ),
+            (partial(_within, _translated(p), lmdb.ReadonlyError("x")), "p is open for reading only"),
+            (partial(_within, _translated(p), lmdb.CorruptedError("x")), "p/meta: x"),
+            (partial(_within, Store._translated_once(N(path=p, _failed=None)), lmdb.PanicError("x")), "p/meta: x"),
+            (partial(_within, Store._translated_once(failed), lmdb.PanicError("x")), "it is full"),
+            (
+                partial(_within, writer_lock(Path("/dev/null/x/y")), OSError()),
+                "cannot create a store at /dev/null/x/y: Not a",
+            ),
+            (partial(read_store_info, tmp_path / "newer"), "has store format 99, this toolkit knows up to 2"),
+            (partial(lmdb_file._read_metas, short, 4096), "it ends in its second page: 4096 bytes"),
+        ):
+            with pytest.raises(StoreError, match=re.escape(said)):
+                call()
+    os.close(short)
+
+
+def test_directories_that_are_something_else(tmp_path: Path) -> None:
+    def made(**files: str) -> Path:
+        folder = tmp_path / str(len([*tmp_path.iterdir()]))
+        for name, text in files.items():
+            (folder / name.replace("__", "/")).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name.replace("__", "/")).write_text(text)
+        return folder
+
+    log = made(log="x" * 1024 + "\0\0\0\x64" + "\0" * 16) / "log"
+    with log.open("rb") as file:
+        assert "is a record that is cut" in _problem(LocationRow(0, 0, 0, 1028), file)
+    for found, said in (
+        (_nearest_hint(made(**{"tables.json": ""})), "store import tables"),
+        (_nearest_hint(made(x__metadata__CURRENT="")), "name one of the directories in it that are: x"),
+        (str(read_log_summary(made(**{"0.log": ""}) / "0.log").header), "empty: preallocated"),
+        (_why_closed(made(CURRENT="MANIFEST-1\n")), "MANIFEST-1, which CURRENT names, is gone"),
+        (_why_closed(made(CURRENT="MANIFEST-1")), "CURRENT file does not end with newline"),
+        (_why_closed(made(**{"7.log": ""})), "CURRENT is gone, and 7.log is there"),
+        (_why_epochs_refused(made(currentEpoch="2", acceptedEpoch="1"), 0), "acceptedEpoch has 1, less than 2"),
+        (_why_epochs_refused(made(currentEpoch="x"), 0), "currentEpoch has 'x', expected a number"),
+        (_why_epochs_refused(made(currentEpoch="1"), 2 << 32), "currentEpoch has 1, and transaction 0x200000000 is of"),
+    ):
+        assert said in found
+
+
+def test_a_plan_of_another_request_is_refused(cli: Cli, tmp_path: Path) -> None:
+    path, plan, forged = narrow_copy(tmp_path), tmp_path / "plan.json", tmp_path / "forged.json"
+    cli.on(path, f"topics create public/default/new --plan {plan}").ends(0)
+    kept = read_plan(plan)
+    for other, said in (
+        (replace(kept, command="topics delete"), "the plan names 'topics delete', but its request is 'topics create'"),
+        (replace(kept, request=kept.request | {"method": "load_plan"}), "the plan was not made by a command"),
+        (replace(kept, request=kept.request | {"method": "topics"}), "the plan was not made by a command"),
+        (replace(kept, steps=()), "topics create would now do something other than the plan shows"),
+    ):
+        forged.write_bytes(other.dump())
+        assert said in cli.on(path, f"apply {forged}").stderr
+    cli.on(path, f"apply {plan}").ends(0)
+
+
+def test_the_end_of_the_input_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", N(isatty=lambda: True, readline=str))
+    monkeypatch.setattr(sys, "stderr", N(isatty=lambda: True, write=len, flush=int))
+    with pytest.raises(KeyboardInterrupt):
+        confirm_loss("a ledger", yes=False)
+
+
+def test_commands_with_a_blank_in_a_path_can_be_typed(cli: Cli, tmp_path: Path) -> None:
+    done = N(in_place=False, dry_run=False, source="/a b", target="/c d", ledgers=(), nodes=())
+    (text,) = _exported_copy(done).terminal(None)  # type: ignore[arg-type, misc]
+    for said in ("wrote to /c d: a plain copy\n", "mv '/a b' '/a b.before'\n", "mv '/c d' '/a b'\n"):
+        assert said in text
+    shutil.copytree(narrow() / "meta", tmp_path / "a b" / "backups" / "7")
+    path = tmp_path / "a b"
+    assert keep_hint(path).endswith(f"mv '{path}/meta' '{path}/meta.damaged' && cp -a '{path}/backups/7' '{path}/meta'")
+    start = cli("--store", narrow(), "store", "clone", "x", "-o", "json", "--dry-run", "--boot-at", "/x y").json[
+        "start"
+    ]
+    assert start == "bin/pulsar standalone --metadata-dir '/x y/metadata' --bookkeeper-dir '/x y/bookkeeper'"
+
+
 PLAIN_LINES = {
     "bookies delete-bookie-rack -b a:1": (5, "Bookie rack placement configuration not found: a:1"),
     "ledgers entries 9 --from 5 --to 3": (2, "first=5 is after last=3"),
@@ -2838,12 +3057,14 @@ PLAIN_LINES = {
     "sql from+read_csv('/etc/passwd')": (3, "read_csv(…): a statement here reads no files and calls only duckdb_"),
     "sql \udcff": (2, "the statement is not UTF-8"),
     "store export tables DIR --dry-run": (2, "--dry-run: this command writes files and has no preview"),
+    "store export tables DIR --plan FILE": (2, "--plan: the work of this command is not kept as a plan"),
     "store bundle DIR --dry-run": (2, "--dry-run: this command writes files and has no preview"),
     "topics create-subscription public/default/plain -s new -p =a": (2, "'=a' is not a KEY=VALUE"),
     "topics delete topic://public/default/none": (
         3,
         "delete it with its segments: pulsar-admin scalable-topics delete",
     ),
+    "topics search public/default/plain --text zzz --uncommitted": (5, "look into other topics, or at other times"),
     "topics update-properties public/default/plain -p a": (2, "'a' is not key=value"),
 }
 
@@ -2861,7 +3082,9 @@ RACK, ISOLATION = (
     b'{"p":{"namespaces":["x"],"primary":["b.*"]}}',
 )
 IN_PUBLIC = "/admin/policies/public/"
-CHANGING: list[tuple[dict[str, bytes | None], str, int, str]] = [
+EVENTS_OF_PUBLIC = parse_topic(f"public/default/{EVENTS}").path
+CHANGING: list[tuple[dict[str, bytes | Callable[[bytes], bytes] | None], str, int, str]] = [
+    ({}, "store undo 1", 3, "change 1 (store add offload) wrote outside the store: it cannot be undone"),
     ({RACKS_PATH: RACK}, "bookies get-bookie-rack -b a:1", 0, '"hostname" : "h"'),
     ({}, "bookies delete-bookie-rack -b a:1", 0, "default.a:1.rack: /r -> none"),
     ({}, "bookies racks-placement", 0, "{ }"),
@@ -2871,7 +3094,7 @@ CHANGING: list[tuple[dict[str, bytes | None], str, int, str]] = [
     ({}, "ns-isolation-policy get standalone q", 5, "Cannot find NamespaceIsolationPolicy q"),
     ({}, "clusters delete standalone", 3, "Cluster not empty"),
     ({isolation_path("standalone"): b"{}"}, "clusters delete standalone", 0, "isolation policies of cluster standalone"),
-    ({}, "store undo 2", 0, ""),
+    ({}, "store undo 3", 0, ""),
     ({resource_group_path("g"): b"{}", IN_PUBLIC + "x": b'{"resource_group_name":"g"}'}, "resourcegroups list", 0, "g"),
     ({}, "resourcegroups get g", 0, '"publishRateInMsgs" : -1'),
     ({}, "resourcegroups delete g", 3, "by public/x"),
@@ -2880,7 +3103,11 @@ CHANGING: list[tuple[dict[str, bytes | None], str, int, str]] = [
     ({}, "brokers get-all-dynamic-config", 0, "maxTenants    3"),
     ({IN_PUBLIC + "x": b'{"replication_clusters":["b"]}'}, "namespaces delete public/x", 3, "belongs to cluster b"),
     ({}, "namespaces create public/y", 0, ""),
-    ({IN_PUBLIC + "y": b"{}"}, "store undo 6", 4, "something outside the audit log touched"),
+    ({IN_PUBLIC + "y": b"{}"}, "store undo 7", 4, "something outside the audit log touched"),
+    ({EVENTS_OF_PUBLIC: lambda raw: encode_managed_ledger(replace(decode_managed_ledger(raw, ""), terminated=EARLIEST))},
+        "topics set-max-producers public/default/plain -p 3", 3, "__change_events is terminated: no policy can be added"),
+    ({}, "topics create public/default/e", 0, ""),
+    ({}, "nacks plan --topic public/default/e", 2, "has no entry with a time, so no rate can be computed"),
     ({}, "scalable-topics create public/default/s", 0, "with 1 segment(s)"),
     ({}, "scalable-topics create public/default/s", 3, "Scalable topic already exists: topic://public/default/s"),
     ({}, "scalable-topics revoke-permission public/default/s --role r", 0, "Revoked the permissions of role r on topic"),
@@ -2890,6 +3117,10 @@ CHANGING: list[tuple[dict[str, bytes | None], str, int, str]] = [
     ({}, "topics delete public/default/json --force --dry-run", 0, ""),
     ({parse_topic("public/default/plain").path: encode_managed_ledger(ManagedLedger((LedgerInfo(9, 25, 3988), LedgerInfo(18)))),
         ledger_path(9): None}, "ledgers restore 9", 3, "3,988 by its topic's list"),
+    ({"/admin/clusters/a": b"{}", "/admin/clusters/b": b"{}", "/admin/clusters/standalone": None},
+        "namespaces set-dispatch-rate public/y -md 5", 3, "the cluster of public/y is ambiguous"),
+    ({IN_PUBLIC + "default": None, "/admin/policies/pulsar/system": None}, "store export tables tables", 2,
+        "the metadata names several clusters: a, b"),
     ({parse_topic("public/default/plain").path: b"\xff"}, "topics delete public/default/plain", 6, "no ManagedLedgerInfo"),
 ]  # fmt: skip
 """In order, on one store: what its metadata have from then on, a line, its exit code, and what it prints."""
@@ -2900,8 +3131,12 @@ def test_what_the_metadata_have_decides_on_a_change(cli: Cli, tmp_path: Path, mo
     path = narrow_copy(tmp_path)
     monkeypatch.chdir(tmp_path)
     Path("schema.json").write_text('{"type": "STRING", "schema": "", "properties": {}}')
+    write_rows(path, lambda txn: append_change(txn, 0, "store add offload", ({},)))
     for nodes, line, code, said in CHANGING:
         for where, value in nodes.items():
-            lose_nodes(path, where) if value is None else put_node(path, where, value)
+            if callable(value):
+                change_value(path, where, value)
+            else:
+                lose_nodes(path, where) if value is None else put_node(path, where, value)
         found = cli.on(path, line)
         assert (found.exit_code, said in found.stdout + found.stderr) == (code, True), (line, found)

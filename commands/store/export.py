@@ -85,7 +85,7 @@ def _exported_copy(done: ExportReport) -> Result:
         steps = ["start Pulsar on it", "compare with the live pulsar-admin: pulsar-admin topics stats-internal TOPIC"]
     else:
         steps = [
-            f"stop Pulsar, and keep what it has: mv {done.source} {done.source}.before",
+            f"stop Pulsar, and keep what it has: mv {shell_word(done.source)} {shell_word(f'{done.source}.before')}",
             f"put this in its place, because the bookie's cookie names that path: mv {shell_word(done.target)} "
             f"{shell_word(done.source)}",
             "start Pulsar, and compare with its own pulsar-admin: pulsar-admin topics stats-internal TOPIC",

@@ -311,7 +311,9 @@ def read_plan_file(session: Session, path: Path) -> Plan:
         kept.check_store(store)
     plan = call_again(session, kept.request, as_then=kept.steps is not None)
     if plan.command != kept.command:
-        raise InvalidValue(f"the plan is of {kept.command!r}, and asks for {plan.command}", hint="write a new plan")
+        raise InvalidValue(
+            f"the plan names {kept.command!r}, but its request is {plan.command!r}", hint="write a new plan"
+        )
     reports = shown_by(plan)
     kept.check(file_of(plan, reports))
     steps = plan._plan

@@ -289,7 +289,7 @@ def find_ensembles(
     Refused if entries have different numbers of copies.
     """
     holders = holders_of(held, last_entry_id)
-    if not holders:
+    if not any(holders):
         raise Refused(f"ledger {ledger_id} is empty: nothing shows which bookies it was on", ledgerId=ledger_id)
     write_quorum = max(len(one) for one in holders)
     few = next((entry for entry, one in enumerate(holders) if len(one) != write_quorum), None)
@@ -304,14 +304,9 @@ def find_ensembles(
     here = sorted({bookie for one in holders for bookie in one})
     others = () if sibling is None else sibling.segments[-1].members
     tried = dict.fromkeys([*sizes, *range(write_quorum, len(here) + 1)])
-    fits = [fit for size in tried if (fit := _fit(holders, size, write_quorum, [*here, *others])) is not None]
-    if fits:
-        return write_quorum, min(fits, key=len)  # the first of those with as few ensembles
-    raise Refused(
-        f"ledger {ledger_id}: its entries are not distributed round robin over an ensemble of {write_quorum} to "
-        f"{len(here)} bookies",
-        ledgerId=ledger_id,
-    )
+    # Ensembles of one entry each always fit. The first of those with as few ensembles counts.
+    fits = (_fit(holders, size, write_quorum, [*here, *others]) for size in tried)
+    return write_quorum, min((fit for fit in fits if fit is not None), key=len)
 
 
 def _names(bookies: Iterable[str]) -> str:

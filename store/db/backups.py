@@ -5,6 +5,7 @@ from pathlib import Path
 from pulsar_admin.store.db.file import DATA_FILE, RECORD_FILE, read_commit
 from pulsar_admin.store.errors import IndexCorrupt, StoreError
 from pulsar_admin.store.files import copy_file, create_directory, remove_tree, rename
+from pulsar_admin.store.names import shell_word
 
 _KEPT = 2
 
@@ -47,9 +48,10 @@ def keep_hint(path: Path) -> str:
     for backup in reversed(iter_backups(path)):
         commit = read_commit(backup)
         if commit is not None:
+            meta, damaged = shell_word(path / "meta"), shell_word(path / "meta.damaged")
             return (
                 f"keep {path}; put its backup up to change {commit.change} in place with:"
-                f" mv {path}/meta {path}/meta.damaged && cp -a {backup} {path}/meta"
+                f" mv {meta} {damaged} && cp -a {shell_word(backup)} {meta}"
             )
     return (
         f"keep {path}: its changes exist nowhere else; put a copy of its directory meta in place,"

@@ -39,7 +39,7 @@ def writer_lock(path: Path, mode: int = files.PRIVATE_DIRECTORY, *, wait_ms: int
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise NotWritable(f"cannot make a store at {path}: {error.strerror}", path=str(path)) from error
+        raise NotWritable(f"cannot create a store at {path}: {error.strerror}", path=str(path)) from error
     files.create_directory(path, exist_ok=True, mode=mode)
     descriptor = take_writer_lock(path, wait_ms=wait_ms)
     try:

@@ -45,7 +45,7 @@ from pulsar_admin.store.errors import InvalidValue, MetadataCorrupt, Refused, St
 from pulsar_admin.store.files import check_new, create_directory, create_file, new_directory
 from pulsar_admin.store.model.ledgers import Ledger, find_metadata, iter_blocks, read_ledger, sorted_ledger_ids
 from pulsar_admin.store.model.topics import iter_topics, select_topics
-from pulsar_admin.store.names import EVENTS, TopicName, TopicSelection
+from pulsar_admin.store.names import EVENTS, TopicName, TopicSelection, shell_word
 from pulsar_admin.store.sources.locations_writer import Locations
 from pulsar_admin.store.sources.log_files import put_logs
 from pulsar_admin.store.sources.rocksdb import create_database
@@ -116,7 +116,8 @@ class ClonePlan(Struct, frozen=True):
             entries=sum(ledger.entries for ledger in self.ledgers),
             bytes=sum(ledger.size_bytes for ledger in self.ledgers),
             missing={ledger.ledger_id: ledger.missing for ledger in self.ledgers if ledger.missing},
-            start=f"bin/pulsar standalone --metadata-dir {home}/metadata --bookkeeper-dir {home}/bookkeeper",
+            start=f"bin/pulsar standalone --metadata-dir {shell_word(f'{home}/metadata')} --bookkeeper-dir "
+            f"{shell_word(f'{home}/bookkeeper')}",
             dry_run=dry_run,
         )
 

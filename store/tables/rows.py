@@ -420,8 +420,8 @@ def cluster_name(txn: Txn, given: str | None) -> str:
         return cluster
     listed = ", ".join(list_clusters(txn))
     raise InvalidValue(
-        f"the metadata name several clusters: {listed}" if listed else "the metadata name no cluster",
-        hint="say which one this is, or how to call it: --cluster NAME",
+        f"the metadata names several clusters: {listed}" if listed else "the metadata names no cluster",
+        hint="name this one: --cluster NAME",
     )
 
 

@@ -24,7 +24,7 @@ from pulsar_admin.store.db.environment import Store, Txn
 from pulsar_admin.store.db.own_ledgers import find_placed, put_placed
 from pulsar_admin.store.db.owners import find_owners
 from pulsar_admin.store.db.tree import find_node, read_node
-from pulsar_admin.store.errors import InvalidValue, NotFound, Refused, stale
+from pulsar_admin.store.errors import InvalidValue, Refused, stale
 from pulsar_admin.store.files import read_file, replace_like
 from pulsar_admin.store.model.ledgers import Ledger, find_metadata, iter_ledger_ids, read_ledger
 from pulsar_admin.store.model.topics import read_topic
@@ -222,8 +222,7 @@ def _change(txn: Txn, placed: Sequence[PlacedLedger], now_ms: int) -> Plan:
     for ledger in placed:
         path = ledgermetadata.ledger_path(ledger.ledger_id)
         before = find_metadata(txn, ledger.ledger_id)
-        if before is None:
-            raise NotFound(f"the metadata has no ledger {ledger.ledger_id}")
+        assert before is not None
         after = replace(
             before,
             write_quorum=len(ledger.bookies),

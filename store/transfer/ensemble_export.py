@@ -219,7 +219,8 @@ def _free_bundles(session: ensemble.Session, topics: set[TopicName]) -> Iterator
 def _broker(owner: Node) -> str:
     with suppress(MetadataCorrupt):
         data = decode_json_object(owner.value, owner.path)
-        return str(data.get("nativeUrl") or data.get("httpUrl"))
+        urls = (data.get(name) for name in ("nativeUrl", "nativeUrlTls", "httpUrl", "httpUrlTls"))
+        return str(next(filter(None, urls), "of an owner without an address"))
     return "of an owner that cannot be read"
 
 
