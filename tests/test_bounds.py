@@ -205,6 +205,7 @@ from pulsar_admin.store.scan import ledgers_map, typed_values
 from pulsar_admin.store.scan.ledgers_map import FalseMap
 from pulsar_admin.store.scan.operations import PlainFiles
 from pulsar_admin.store.scan.sources import ListedObject, list_prefix
+from pulsar_admin.store.search.by_time import find_first_at_or_after
 from pulsar_admin.store.search.doubts import Doubt
 from pulsar_admin.store.search.explain import Neighbour
 from pulsar_admin.store.search.skew import misplaced
@@ -2404,6 +2405,18 @@ def test_gaps_of_ledgers_are_all_that_no_file_has(tmp_path: Path) -> None:
                 assert [entry for start, end in gaps for entry in range(start, end + 1)] == missing
                 assert all(start <= end for start, end in gaps)
                 assert all(before[1] + 1 < after[0] for before, after in pairwise(gaps))
+
+
+def test_a_search_by_time_ends_where_the_list_of_ledgers_ends(tmp_path: Path) -> None:
+    """Entries after the number that the topic lists are nobody's: for every time and number, by a loop over what was written."""
+    times = [5, 3, 9, 7, 9, 2, 8, 10]
+    made = MadeTopic([[Made(at, broker_ms=at + entry % 2) for entry, at in enumerate(times)], []])
+    with open_store(make_store(tmp_path / "s", {"a/b/c": made})) as store, open_reader(store) as reader:
+        for entries, time_ms, clock in product(range(9), range(1, 13), ("publish", "broker")):
+            late = [at + (entry % 2 if clock == "broker" else 0) >= time_ms for entry, at in enumerate(times[:entries])]
+            topic = N(ids=[10], ledgers=[N(ledger_id=10, entries=entries)])
+            found = find_first_at_or_after(reader, topic, time_ms, clock)
+            assert found.position == (Position(10, late.index(True)) if any(late) else None)
 
 
 def test_clocks_are_wrong_by_more_than_the_tolerance() -> None:
