@@ -7,6 +7,7 @@ import shutil
 import struct
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -190,6 +191,12 @@ def test_cut_anywhere() -> None:
     for end in range(len(raw)):
         with pytest.raises(StoreError):
             decode_offload_index(raw[:end], "index")
+    metadata = raw[32 : len(raw) - 20 * len(index.blocks)]
+    head = raw[:4] + struct.pack(">iqqii", 32 + len(metadata) + 40, index.data_bytes, 128, 2, len(metadata))
+    ends = index.data_bytes
+    for entry, offset, rises in ((1, 1, True), (0, 1, False), (1, 0, False), (1, ends - 1, True), (1, ends, False)):
+        with nullcontext() if rises else pytest.raises(EntryLogCorrupt):
+            decode_offload_index(head + metadata + struct.pack(">qiqqiq", 0, 1, 0, entry, 2, offset), "index")
     data = objects.read(ledger.data_path, 0, index.data_bytes)
     for end in (0, 27, 28, 127, 128, 131, 140, len(data) - 1):
         with pytest.raises(EntryLogCorrupt):
