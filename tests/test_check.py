@@ -264,6 +264,14 @@ def test_files_nobody_names(tmp_path: Path) -> None:
     assert (stray.severity, stray.where) == ("note", str(path / "entries" / "own-9.log"))
 
 
+@pytest.mark.usefixtures("damages_stores")
+def test_only_a_ledger_with_entries_after_its_end_is_extended(tmp_path: Path) -> None:
+    path = copied("small", "clean", tmp_path)
+    change_value(path, PLAIN, _other_list)
+    (found,) = [one for one in findings(path) if one.code == "ledger-list-differs"]
+    assert found.mend == "pulsar-admin ledgers info 9"
+
+
 def test_a_file_of_another_time(tmp_path: Path, cli: Cli) -> None:
     """A copy of a store whose files have other times has not grown; one byte more is growth."""
     path = copied("small", "clean", tmp_path)
