@@ -95,7 +95,7 @@ def lines() -> Iterator[Line]:
 
 
 def differences(path: str) -> list[str]:
-    """Return what the options and parameters of upstream's PATH have here that upstream has not."""
+    """Return what the options and parameters of upstream's ``path`` have here that upstream has not."""
     command, _ = _find(path)
     assert command is not None
     row = upstream_commands()[path]
@@ -107,7 +107,7 @@ def differences(path: str) -> list[str]:
 
 @cache
 def _find(path: str) -> tuple[click.Command | None, str]:
-    """Return our command that PATH calls, and its group."""
+    """Return our command that ``path`` calls, and its group."""
     context = click.Context(root(), info_name="pulsar-admin")
     *groups, name = path.split()
     for group in groups:
@@ -147,7 +147,7 @@ def _names(option: click.Option) -> set[str]:
 
 
 def _default(command: click.Command, option: click.Option) -> str | None:
-    """Return what stands where OPTION is not given as upstream's file writes it; 0, no flag and no value are None."""
+    """Return what stands where ``option`` is not given as upstream's file writes it; 0, no flag and no value are None."""
     if option.multiple or option.default in (None, False) or not isinstance(option.default, (str, int, float)):
         return None
     with click.Context(command) as context:

@@ -122,7 +122,7 @@ def command_rows() -> str:
 
 
 def commands_of(path: str) -> Iterator[tuple[str, click.Context]]:
-    """Yield (path, context) of every command in group PATH and the groups in it, in the table's order."""
+    """Yield (path, context) of every command in group ``path`` and the groups in it, in the table's order."""
     context = group_context(path)
     group = context.command
     assert isinstance(group, TableGroup)
@@ -136,7 +136,7 @@ def commands_of(path: str) -> Iterator[tuple[str, click.Context]]:
 
 
 def group_context(path: str) -> click.Context:
-    """Return the click context of group PATH, as it is when the group is called."""
+    """Return the click context of group ``path``, as it is when the group is called."""
     context = click.Context(root(), info_name="pulsar-admin", **{**CONTEXT, "terminal_width": WIDTH})
     for name in path.split():
         group = context.command
@@ -286,7 +286,7 @@ def _rule_page(code: str, cause: Rule, one: dict[str, str]) -> str:
 
 
 def _filled(text: str) -> str:
-    """Return TEXT in lines of 120 columns."""
+    """Return ``text`` in lines of 120 columns."""
     return textwrap.fill(text, 120, break_long_words=False, break_on_hyphens=False)
 
 

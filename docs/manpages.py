@@ -62,7 +62,7 @@ def _page(title: str, sentence: str, context: click.Context, others: list[str]) 
 
 
 def _plain(line: str) -> str:
-    """Return LINE as roff takes it literally; an empty one is a space, as paragraphs are no matter here."""
+    """Return ``line`` as roff takes it literally; an empty one is a space, as paragraphs are no matter here."""
     text = line.rstrip().replace("\\", "\\e").replace("-", "\\-").replace("`", "\\(ga").replace("'", "\\(aq")
     return "\\&" + text if text.startswith((".", "\\(aq")) else text or ".sp"
 

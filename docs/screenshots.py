@@ -148,7 +148,7 @@ def _terminal(
 
 
 def _doctor(browser: Any, folder: Path, scheme: str, part: str, height: int) -> bytes:  # Any: playwright's browser
-    """Return HEIGHT lines of the page from PART on."""
+    """Return ``height`` lines of the page from ``part`` on."""
     file = folder / "doctor.html"
     if not file.exists():
         _run(("--now", NOW, "doctor", "--html", file.name), folder)
@@ -161,7 +161,7 @@ def _doctor(browser: Any, folder: Path, scheme: str, part: str, height: int) -> 
 
 
 def _save(file: Path, picture: bytes) -> None:
-    """Write PICTURE with the 256 colours that it needs most: a third of the bytes, and nobody sees it."""
+    """Write ``picture`` with the 256 colours that it needs most: a third of the bytes, and nobody sees it."""
     from PIL import Image
 
     made = Image.open(BytesIO(picture)).convert("RGB").quantize(256, dither=Image.Dither.NONE)

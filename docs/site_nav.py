@@ -39,18 +39,18 @@ def on_files(files: Any, config: Any) -> Any:  # Any: mkdocs' files
 
 
 def links_in(text: str, folder: str) -> list[dict[str, str]]:
-    """Return the links to pages of FOLDER: title → path. Other pages are in mkdocs.yml."""
+    """Return the links to pages of ``folder``: title → path. Other pages are in mkdocs.yml."""
     return [{title: path} for title, path in re.findall(r"\[([^\]]+)\]\((\S+\.md)\)", text) if path.startswith(folder)]
 
 
 def pages_of(docs: Path, folder: str) -> list[dict[str, str]]:
-    """Return title → path of every page in FOLDER."""
+    """Return title → path of every page in ``folder``."""
     found = {title_of(path): f"{folder}/{path.name}" for path in (docs / folder).glob("*.md")}
     return [{title: found[title]} for title in sorted(found, key=str.lower)]
 
 
 def title_of(path: Path) -> str:
-    """Return the first heading of the page PATH."""
+    """Return the first heading of the page ``path``."""
     heading = re.search(r"^# (.*)$", path.read_text(), re.MULTILINE)
     assert heading is not None, path
     return heading[1]
