@@ -48,7 +48,7 @@ from pulsar_admin.store.model.redaction import redact, redact_value
 from pulsar_admin.store.model.topics import Topic, read_topic
 from pulsar_admin.store.names import EARLIEST, LATEST, LONG_MAX, SEGMENT, Position, TopicName, parse_topic, shell_word
 from pulsar_admin.store.timespec import shown_time
-from pulsar_admin.store.wording import Answer, Sparse, counted
+from pulsar_admin.store.wording import Answer, Sparse, counted, one_line
 
 if TYPE_CHECKING:
     from pulsar_admin.store.codec.value import Value
@@ -375,6 +375,9 @@ class Decoded(NamedTuple):
 
     value: Value = None
     error: str | None = None
+
+    def __repr__(self) -> str:
+        return one_line(self)
 
 
 MARKER_NAMES = {
