@@ -1670,7 +1670,7 @@ def _in_turn(*answers: Any) -> Any:
     """A function that gives, or raises, one answer after the other, and then again."""
     turn = cycle(answers)
 
-    def answer(*given: Any) -> Any:
+    def answer(*given: Any, **how: Any) -> Any:
         if isinstance(found := next(turn), Exception):
             raise found
         return found
@@ -2040,6 +2040,38 @@ GOES_ON: dict[str, list[tuple[dict[str, Any], Any, object]]] = {
          (N(reader=N(txn=None), problems=[], topics=tuple),
           N(names=str, passing=lambda bounds: [], chosen=lambda *of: [str(A), str(B)])), [5])],
     "store.tables.folder:Folder.size": [({}, (N(is_remote=False, at=str), "none"), None)],
+    "jsonify:node_json": [
+        ({"store.model.nodes.decode_structure": _in_turn(DAMAGED)}, ("/p", b"\1"), {"structure": "unreadable", "error": "it is damaged",
+          "value": "01"})],
+    "spool:CellSpool._hold": [
+        ({"_HELD_BYTES": 0, "tempfile.TemporaryFile": _in_turn(OSError(28, "it is full"))}, (N(_pages=[], _held_bytes=0, _file=None),
+          b"x"),
+         re.compile("space|full"))],
+    "store.compaction.verify:_Comparison._check_indexes": [
+        ({"check_indexes": _in_turn(EntryCorrupt("they descend"))},
+         (N(_found=N(add=lambda *of: None)), N(row={"messages": 1}, position=Position(7, 0), indexes=list)), None)],
+    "store.files:_entries": [({}, (Path("none"),), re.compile("^cannot read none: No such file"))],
+    "store.files:_open_to_copy": [({}, (Path("none"),), re.compile("^cannot read none: No such file"))],
+    "store.recovery.ack_history:_iter_ledger": [({"read_ledger": _in_turn(LedgerNotFound("none"))}, (N(txn=None), 7), [])],
+    "store.recovery.restore:read_deleted_topics": [({"read_own_past": _in_turn(Refused("no history"))}, (None, [], ()), [])],
+    "store.scan.files:WholeFile._is_followed": [
+        ({"journal.iter_records": _in_turn(JournalCorrupt("it is damaged"))}, (N(data=b"", proofs=None), 0), False)],
+    "store.scan.operations:_SliceReader.iter_messages": [
+        ({"explode": lambda *of: ["message"]},
+         (N(read_header=_by({1: EntryCorrupt("it is damaged"), 2: N(metadata=MessageMetadata())}), errors=[]), [1, 2]), ["message"])],
+    "store.scan.operations:_piece": [
+        ({"EntryPlaces": lambda path, kind, *of, **how: (path, *of)},
+         (N(path_of=_in_turn(SourceChanged("gone", path="/p"))), [N(files=[5], offsets=[7], bytes=9)], ""), ("/p", 5, 7, 16))],
+    "store.scan.reducing:Reductions._places_of": [
+        ({"_in_windows": _in_turn(DAMAGED)}, (N(_scans=[None], _reduction=N(window_entries=1), _failed={}), 0), [])],
+    "store.scan.topic_reads:_PieceMessages.iter_messages": [
+        ({}, (N(read_header=_by({1: EntryCorrupt("it is damaged"), 2: None}), unfinished=0, errors=[],
+          _visible=lambda *of: ["message"]), [1, 2]),
+         ["message"])],
+    "store.search.broker:BrokerSearch._read_compacted": [
+        ({"store.model.compacted_view.read_compacted_entry": _in_turn(EntryCorrupt("it is damaged"))},
+         (N(compacted_entries_read=0, reader=None, _unread=lambda place, error: InvalidValue(f"{place} is not read")), N(ledger_id=7), 3),
+         re.compile("^7:3 is not read"))],
     "store.facts.managed_ledgers:other_ledgers": [
         ({"iter_other_ledgers": lambda txn: [N(domain=SEGMENT), A, OF_A_NEWER], "iter_other_cursors": lambda *of: (),
           "read_topic": _by({A: DAMAGED, OF_A_NEWER: N(ids=[7], number_of_entries=5, total_size_bytes=9)})},
