@@ -2072,6 +2072,14 @@ GOES_ON: dict[str, list[tuple[dict[str, Any], Any, object]]] = {
         ({"store.model.compacted_view.read_compacted_entry": _in_turn(EntryCorrupt("it is damaged"))},
          (N(compacted_entries_read=0, reader=None, _unread=lambda place, error: InvalidValue(f"{place} is not read")), N(ledger_id=7), 3),
          re.compile("^7:3 is not read"))],
+    "store.compaction.reading:behind_view": [
+        ({"find_topic_end": _in_turn(EntryCorrupt("it is damaged")), "rank_after": lambda *of: 2}, (None, N(number_of_entries=5), None,
+          None),
+         (2, 5))],
+    "store.compaction.status:unfit_text": [({"read_detached": _in_turn(DAMAGED)}, (None, None, 7), "it is damaged")],
+    "store.reports.timeline:TimelineOfTopics.__init__": [
+        ({"_Blocks": N(read=_in_turn(DAMAGED)), **dict.fromkeys(("SumBuckets", "EntryScan", "Reductions"), _in_turn(None))},
+         (N(), None, ["topic"], N(clock="auto")), None)],
     "store.facts.managed_ledgers:other_ledgers": [
         ({"iter_other_ledgers": lambda txn: [N(domain=SEGMENT), A, OF_A_NEWER], "iter_other_cursors": lambda *of: (),
           "read_topic": _by({A: DAMAGED, OF_A_NEWER: N(ids=[7], number_of_entries=5, total_size_bytes=9)})},
