@@ -2080,6 +2080,20 @@ GOES_ON: dict[str, list[tuple[dict[str, Any], Any, object]]] = {
     "store.reports.timeline:TimelineOfTopics.__init__": [
         ({"_Blocks": N(read=_in_turn(DAMAGED)), **dict.fromkeys(("SumBuckets", "EntryScan", "Reductions"), _in_turn(None))},
          (N(), None, ["topic"], N(clock="auto")), None)],
+    "store.tables.sql:Answer.__iter__": [
+        ({}, (N(_database=N(waiting=_in_turn(RuntimeError("it broke")), fail=_in_turn(InvalidValue("it is told"))), _result=None),),
+         re.compile("^it is told"))],
+    "store.tables.sql:Database._query": [
+        ({}, (N(fail=_in_turn(InvalidValue("it is told"))), N(sql=_in_turn(duckdb.Error("it broke"))), ""), re.compile("^it is told"))],
+    "store.tables.sql:Database._topics": [
+        ({}, (N(fail=_in_turn(InvalidValue("it is told")), _connection=N(execute=_in_turn(duckdb.Error("it broke")))), "t", "c"),
+         re.compile("^it is told"))],
+    "store.transfer.bundle:read_names": [({}, (Path("/"),), re.compile("^cannot read /: it is a directory"))],
+    "store.transfer.bundle:_value": [
+        ({"structure_of": lambda *of: ("x", None), "_MAKERS": {"x": _in_turn(Unsupported("it is newer"))}},
+         (N(path="/p", value=b"Version\t9\nsecret"), None), b"Version\t9\n"),
+        ({}, (N(path="/topics/a/b/c", value=b'{"segments":{"0":{"segmentId":0,"hashRange":{"start":0,"end":65535},"state":"NEWER",'
+              b'"legacyTopicName":"persistent://a/b/secret"}}}'), None), b"\xff\xff\xff")],
     "store.facts.managed_ledgers:other_ledgers": [
         ({"iter_other_ledgers": lambda txn: [N(domain=SEGMENT), A, OF_A_NEWER], "iter_other_cursors": lambda *of: (),
           "read_topic": _by({A: DAMAGED, OF_A_NEWER: N(ids=[7], number_of_entries=5, total_size_bytes=9)})},

@@ -570,6 +570,7 @@ def _as_it_is(store_path: Path, log: LogFile) -> LogFile:
 
 
 UNDECODABLE = b"\xff\xff\xff"
+_VERSION_LINE = re.compile(rb"[\w\t]+\n")
 _ROOTS = re.compile(
     "/(managed-ledgers|schemas|ledgers|admin/(policies|local-policies|partitioned-topics|clusters))(/.*)?|/topics/[^/]+/[^/]+/[^/]+"
     "|/pulsar/(functions|packages)/.+/<default>/ledgers/(logrecs|inprogress)_[0-9a-f_]{1,60}",
@@ -625,7 +626,8 @@ def _value(node: Node, names: Pseudonyms) -> bytes:
         # The part of a value that shows an unknown form, and nothing else: its version, or its compression.
         if node.value[: len(MAGIC)] == MAGIC:
             return node.value[: _WRAPPER.size + _WRAPPER.unpack_from(node.value)[1]]
-        return node.value.partition(b"\n")[0] + b"\n"
+        version = _VERSION_LINE.match(node.value)
+        return version[0] if version else UNDECODABLE  # JSON of one line has names
     except errors.StoreError:
         return UNDECODABLE
     # The numbers of unknown fields tell their reader which they are; their values are zeros.
