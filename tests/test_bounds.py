@@ -13,14 +13,13 @@ from functools import partial
 from hashlib import sha256
 from importlib import import_module
 from io import BytesIO
-from itertools import chain, combinations, cycle, pairwise, product
+from itertools import chain, combinations, pairwise, product
 from operator import attrgetter
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from zlib import adler32, compress
 
-import click
 import duckdb
 import lmdb
 import numpy as np
@@ -32,7 +31,6 @@ from msgspec.structs import replace
 from pyarrow import fs
 from pyroaring import BitMap64
 
-from pulsar_admin import options
 from pulsar_admin.api.cursors import Cursors
 from pulsar_admin.api.plan import Plan
 from pulsar_admin.commands.store.check import CheckRow
@@ -45,10 +43,9 @@ from pulsar_admin.store.changes.resets import ToTime
 from pulsar_admin.store.changes.subscriptions import own_ledgers
 from pulsar_admin.store.changes.topics import plan_topic
 from pulsar_admin.store.codec import entrylog, journal, offload, sequencefile
-from pulsar_admin.store.codec import transactions as codec_txn
 from pulsar_admin.store.codec.avro import VALUES_PER_BYTE
 from pulsar_admin.store.codec.buffer import Reader
-from pulsar_admin.store.codec.claims import COMPACTED_COMPONENT, SCHEMA_KEY, TOPIC_KEY
+from pulsar_admin.store.codec.claims import SCHEMA_KEY, TOPIC_KEY
 from pulsar_admin.store.codec.compression import ZLIB
 from pulsar_admin.store.codec.cursor import (
     CursorInfo,
@@ -89,7 +86,6 @@ from pulsar_admin.store.codec.schema import (
 )
 from pulsar_admin.store.codec.transactions import COMMITTED, TxnId
 from pulsar_admin.store.codec.zookeeper_reads import NO_AUTH, Failed
-from pulsar_admin.store.compaction import forms
 from pulsar_admin.store.compaction.keys import survey
 from pulsar_admin.store.db import file as lmdb_file
 from pulsar_admin.store.db.audit_log import append_change
@@ -100,7 +96,6 @@ from pulsar_admin.store.db.entry_files import EntryFiles, FileState
 from pulsar_admin.store.db.environment import Store, _translated, open_store
 from pulsar_admin.store.db.locks import writer_lock
 from pulsar_admin.store.db.nacks import BUCKET, ID_SIZE_BYTES, _sealed
-from pulsar_admin.store.db.owners import OwnerKind
 from pulsar_admin.store.db.storeinfo import read_store_info
 from pulsar_admin.store.db.tree import tree_key
 from pulsar_admin.store.disks import reclaim
@@ -108,10 +103,8 @@ from pulsar_admin.store.disks.live_records import NOWHERE, LocationsIndex
 from pulsar_admin.store.disks.reclaim import LogAction, Room, _LogReader
 from pulsar_admin.store.disks.salvage import FilePlace, read_missing
 from pulsar_admin.store.doctor.diagnosing import EACH_MOST, sum_up
-from pulsar_admin.store.doctor.since import FindingComparison
-from pulsar_admin.store.dump import job, spread
+from pulsar_admin.store.dump import job
 from pulsar_admin.store.dump.source import _iter_files
-from pulsar_admin.store.dump.written import WrittenFile
 from pulsar_admin.store.engine.operation import FailedSlice
 from pulsar_admin.store.engine.slices import FileRange
 from pulsar_admin.store.errors import (
@@ -131,38 +124,31 @@ from pulsar_admin.store.errors import (
     NotWritable,
     Refused,
     SliceFailed,
-    SourceChanged,
     SourceNotFound,
     StalePlan,
     StoreError,
     TopicNotFound,
     Unsupported,
 )
-from pulsar_admin.store.facts import Unknown, backlogs, vanished
+from pulsar_admin.store.facts import Unknown, vanished
 from pulsar_admin.store.facts.backlogs import CutMessage
-from pulsar_admin.store.facts.cluster import UnreadableTopic
-from pulsar_admin.store.facts.indexes import MasterKeys, iter_log_ledgers
-from pulsar_admin.store.facts.managed_ledgers import OtherLedger
-from pulsar_admin.store.facts.next_message import NextMessage
+from pulsar_admin.store.facts.indexes import iter_log_ledgers
 from pulsar_admin.store.facts.numbers import Blocker
 from pulsar_admin.store.facts.partitions import Partitions, find_disagreeing
 from pulsar_admin.store.facts.quiet import _pin_nothing
-from pulsar_admin.store.facts.starts import Start, StartFact, _is_emptied, _log_facts, _why_closed, _why_epochs_refused
+from pulsar_admin.store.facts.starts import _is_emptied, _log_facts, _why_closed, _why_epochs_refused
 from pulsar_admin.store.facts.topics import Clocks, TopicFacts, is_on_time
-from pulsar_admin.store.facts.transactions import UnassignedCoordinators
-from pulsar_admin.store.facts.values import UnknownValues
 from pulsar_admin.store.history import servers
 from pulsar_admin.store.history.as_of import Moment
 from pulsar_admin.store.history.versions import Flaw, Version
 from pulsar_admin.store.index.idx_files import _problem
 from pulsar_admin.store.index.rebuild import Difference
-from pulsar_admin.store.kernels.columns import BATCH as BATCH_KIND
 from pulsar_admin.store.kernels.columns import RECORD
 from pulsar_admin.store.kernels.producers import number_spans
 from pulsar_admin.store.kernels.slots import SLOT
 from pulsar_admin.store.model.broken import NO_METADATA
 from pulsar_admin.store.model.broken_beside import find_lost_events
-from pulsar_admin.store.model.coverage import Shortfalls, Stripe
+from pulsar_admin.store.model.coverage import Stripe
 from pulsar_admin.store.model.cursors import DEDUP_CURSOR, CursorSource, read_cursor
 from pulsar_admin.store.model.ledgers import WholeLedger, find_place, iter_gaps, sorted_ledger_ids
 from pulsar_admin.store.model.publish_times import PublishTimes
@@ -177,13 +163,12 @@ from pulsar_admin.store.model.resources import (
     resource_group_path,
 )
 from pulsar_admin.store.model.topics import PARTITIONS_MAX, iter_partitioned, read_topic
-from pulsar_admin.store.model.transactions import Coordinator, OpenTransaction, SegmentStates
 from pulsar_admin.store.nacks.tracker import NegativeAcksTracker
-from pulsar_admin.store.names import EARLIEST, EVENTS, LATEST, SEGMENT, FileKind, NamespaceName, TopicName, parse_topic
+from pulsar_admin.store.names import EARLIEST, EVENTS, LATEST, FileKind, NamespaceName, parse_topic
 from pulsar_admin.store.policies.rules import TOPIC_POLICIES
 from pulsar_admin.store.proto.bookkeeper_pb2 import LedgerMetadataFormat
-from pulsar_admin.store.proto.pulsar_api_pb2 import MessageIdData, MessageMetadata
-from pulsar_admin.store.recovery import from_ledgers, restore, rolling
+from pulsar_admin.store.proto.pulsar_api_pb2 import MessageIdData
+from pulsar_admin.store.recovery import restore
 from pulsar_admin.store.recovery.ack_history import ChosenState, TimeBound
 from pulsar_admin.store.recovery.chains import CLOCK_SKEW_MS
 from pulsar_admin.store.recovery.deleted_nodes import PastCursor
@@ -195,26 +180,19 @@ from pulsar_admin.store.reports.ledgers import iter_missing
 from pulsar_admin.store.reports.log_files import LogVerdict, _verify_map, read_log_summary
 from pulsar_admin.store.reports.shell import Selection
 from pulsar_admin.store.reports.verify import EntryRow
-from pulsar_admin.store.rules import changes as change_rules
-from pulsar_admin.store.rules import index as index_rules
-from pulsar_admin.store.rules import nodes as node_rules
 from pulsar_admin.store.rules.finding import Finding, Severity
 from pulsar_admin.store.rules.judging import weight
-from pulsar_admin.store.rules.rule import Evidence
 from pulsar_admin.store.scan import ledgers_map, typed_values
 from pulsar_admin.store.scan.ledgers_map import FalseMap
 from pulsar_admin.store.scan.operations import PlainFiles
 from pulsar_admin.store.scan.sources import ListedObject, list_prefix
 from pulsar_admin.store.search.by_time import find_first_at_or_after
-from pulsar_admin.store.search.doubts import Doubt
-from pulsar_admin.store.search.explain import Neighbour
 from pulsar_admin.store.search.skew import misplaced
 from pulsar_admin.store.sources import log_files
 from pulsar_admin.store.sources.cluster import open_metadata
 from pulsar_admin.store.sources.ensemble import Address, Client, LiveEnsemble, Session, parse_address
 from pulsar_admin.store.sources.given_bookies import find_bookie, parse_bookie
 from pulsar_admin.store.sources.layout import _nearest_hint
-from pulsar_admin.store.sources.storage import Storage
 from pulsar_admin.store.sources.zookeeper import Gap, iter_unread_logs
 from pulsar_admin.store.tables.entries import senders
 from pulsar_admin.store.tables.folder import Folder, TableFile
@@ -286,7 +264,6 @@ TOPIC = N(
     first_position=Position(7, -1),
     ledgers=[N(ledger_id=7, entries=5), N(ledger_id=9, entries=3)],
 )
-ROW = pa.record_batch({"x": [1]})
 LEDGERS = N(names=set(), kinds=set(), indexed=[], timed=[], contradiction="")
 LISTS = [N(ledger_id=5, entries=1), N(ledger_id=6, entries=0), N(ledger_id=9, entries=1)]
 BATCH = N(key=None, clock="publish", first=Position(1, 5, 2), last=Position(1, 5, 3))
@@ -311,6 +288,20 @@ LONE = N(
 )
 # fmt: off
 BOUNDS: dict[str, list[tuple[Any, object]]] = {
+    "store.db.locks:is_written_now": [((Path("none"),), False)],
+    "store.db.tree:iter_children_and_keys": [((N(parts=lambda *of: [(b"\xff", b"k\xff"), (b"b", b"kb")]), "/t"), [("b", b"kb")])],
+    "store.facts.backlogs:_find_cut_at": [
+        ((N(around=lambda edge: {"a": {1: 50}, "b": {0: 51, 1: 52}}, is_read=lambda *of: False, whole_from=lambda rank: 51,
+            at=lambda rank: N(number=0, total=2, producer="p", uuid="b"), topic=N(at_rank=lambda rank: Position(1, rank))),
+          [(40, 52)], [2**20]), CutMessage(Position(1, 51), 0, 2, "p", (1,), Position(1, 51), False, Position(1, 51), 0))],
+    "store.index.writer:Copies.differ": [
+        ((N(_bookies={1: "a", 2: "b", 9: "a"}, _marks=lambda *of: np.zeros((1, 1)), _content=lambda file_id, *of: bytes([file_id])),
+          np.array([1, 2]), (np.zeros(2, int), np.ones(2, int)), 9, (np.zeros(2, int), np.full(2, 2)), 0), [False, True])],
+    "store.model.suggestions:near_names": [((None, TopicNotFound("none", topic="a/b/c/d/e/f")), ())],
+    "store.tables.folder:Folder.size": [((N(is_remote=False, at=str), "none"), None)],
+    "store.transfer.bundle:_value": [
+        ((N(path="/topics/a/b/c", value=b'{"segments":{"0":{"segmentId":0,"hashRange":{"start":0,"end":65535},"state":"NEWER",'
+            b'"legacyTopicName":"persistent://a/b/secret"}}}'), None), b"\xff\xff\xff")],
     "commands.bookkeeper:_ledger_id": [((0,), 0)],
     "commands.overview:_part": [((1, 100), "1 %"), ((1, 101), "<1 %"), ((0, 5), "0 %")],
     "commands.overview:_cut": [(("abc", 3), "abc"), (("abcd", 3), "ab…")],
@@ -649,6 +640,9 @@ BOUNDS: dict[str, list[tuple[Any, object]]] = {
         ({"self": N(precision_bits=0, _put=lambda *ids: None), "position": Position(*ids), "delay_ms": 0, "now_ms": 7}, answer)
         for ids, answer in (((0, 0), 7), ((LONG, LONG), 7), ((LONG + 1, 0), InvalidValue), ((0, LONG + 1), InvalidValue))],
     "store.search.broker:BrokerSearch._prune": [
+        ((N(broker=N(max_clock_skew_ms=0, rules=N(prunes=True), loaded_ms=5), _closed_ms=lambda ledger: ledger.closed_ms,
+            topic=N(ledgers=[N(ledger_id=1, entries=0, closed_ms=1), N(ledger_id=2, entries=5, closed_ms=900)])), 1000),
+         (Position(2, 4), None))] + [
         ((N(broker=N(max_clock_skew_ms=skew_ms, rules=N(prunes=True), loaded_ms=None), _closed_ms=lambda one: one.closed_ms,
             topic=N(ledgers=[N(ledger_id=number, entries=5, closed_ms=time_ms)
                              for number, time_ms in enumerate((980, 981, 1020, 1021))])), 1000), answer)
@@ -1388,6 +1382,9 @@ EVENT = {"domain": "x", "tenant": "a", "namespace": "b", "topic": "c"}
 HASHES = {"segmentId": 0, "hashRange": {"start": 0, "end": 1}, "state": "ACTIVE"}
 # fmt: off
 REFUSED: dict[str, list[tuple[Any, str]]] = {
+    "store.files:_entries": [((Path("none"),), "cannot read none: No such file")],
+    "store.files:_open_to_copy": [((Path("none"),), "cannot read none: No such file")],
+    "store.transfer.bundle:read_names": [((Path("/"),), "cannot read /: it is a directory")],
     "store.recovery.preflight:_Forecast._add_log": [  # BookKeeper's getUsage() < threshold: what it counts is the error's word
         ((N(_count=lambda *row: int(str(row))), N(bytes=np.array([total, 0]), size_bytes=7), live), counted)
         for total, live, counted in ((100, 0, "('at_once', 7)"), (100, 1, "('minor', 99)"), (100, 19, "('minor', 81)"),
@@ -1655,493 +1652,7 @@ def test_what_is_refused_says_why() -> None:
     assert [(place, text, said) for place, given, text in asked if text not in (said := _refusal(place, given))] == []
 
 
-def _by(answers: dict[Any, Any]) -> Any:
-    """A function that answers by what it is given last, or raises the answer."""
-
-    def answer(*given: Any) -> Any:
-        if isinstance(found := answers[given[-1]], Exception):
-            raise found
-        return found
-
-    return answer
-
-
-def _in_turn(*answers: Any) -> Any:
-    """A function that gives, or raises, one answer after the other, and then again."""
-    turn = cycle(answers)
-
-    def answer(*given: Any, **how: Any) -> Any:
-        if isinstance(found := next(turn), Exception):
-            raise found
-        return found
-
-    return answer
-
-
-class Taken(list[str]):
-    """Places of one file."""
-
-    take = list.__getitem__
-
-
-class InFiles(np.ndarray[Any, Any]):
-    """Places by the files that they are in."""
-
-    files = property(lambda self: self)
-    take = np.ndarray.__getitem__
-
-
-DAMAGED, GONE = MetadataCorrupt("it is damaged"), TopicNotFound("none")
 A, B, C = (parse_topic(f"a/b/{name}") for name in "abc")
-PLACES_IN_TURN = [Position(1, 5), Position(1, 4), Position(1, 6)]
-OF_A_NEWER = TopicName(A.namespace, "x", "newer")
-ACTIVE, LEGACY = N(is_legacy=False, is_active=True, state="ACTIVE"), N(is_legacy=True, segment_id=3)
-QUOTAS = [
-    N(
-        is_reached=cursor == "t",
-        is_size=True,
-        closed_ms=None,
-        used=5,
-        limit=4,
-        slowest=cursor,
-        kind="k",
-        source="s",
-        quota=N(policy="p", limit_size_bytes=4, limit_time_seconds=-1),
-    )
-    for cursor in "st"
-]
-CHUNK_0 = N(metadata=N(uuid="u", chunk_id=0))
-GONE_SCAN = N(plan=_Unreadable(SourceChanged("gone")).plan, missing=None)
-HERE_SCAN = N(plan=lambda cut: ["piece"], pieces=[], take=lambda piece, table: [(N(bytes=5), "runs")], missing=None)
-CUT_SCAN = N(plan=lambda cut: ["piece"], pieces=["piece"], take=_Unreadable(SourceChanged("cut")).take, missing=None)
-NO_FILE = Path("/dev/null")
-CLOSED_7 = N(state=LedgerState.CLOSED, last_entry_id=3)
-ENDS_LATER = N(sums=N(last_entry=4, max_lac=3))
-WRITTEN = WrittenFile("f", 0, rows=2)
-# fmt: off
-GOES_ON: dict[str, list[tuple[dict[str, Any], Any, object]]] = {
-    "store.recovery.recover:_undecodable_topics": [
-        ({"iter_topics": lambda txn: [A, B, C], "read_topic": _by({A: GONE, B: DAMAGED, C: DAMAGED})}, (None,),
-         [(B.path, "it is damaged"), (C.path, "it is damaged")])],
-    "store.recovery.rolling:_read_world": [
-        ({"iter_topics": lambda txn: [A, B], "read_topic": _by({A: DAMAGED, B: N(ids=[5])}), "iter_indexed_ids": list,
-          "read_evidence": lambda *of: [], "newest_known": lambda txn: 0, "find_chains": lambda evidence, known, cluster: known},
-         (N(reader=N(txn=()), cluster=""), passed := N(passed_over={}, data={})), rolling._World({}, {5: str(B)}, passed, 0))],
-            # type: ignore[arg-type]
-    "store.recovery.from_ledgers:_cursor": [
-        ({"_earlier_cursor": lambda *of: N(info=N(is_in_ledger=False), state="then", value=b"v")},
-         (N(earlier_value=lambda path: b"" if path.endswith("L0009") else None), N(cursors={A: {"s": [5, 9]}}), N(name=A), "s"),
-         from_ledgers._Cursor("s", "then", b"v", "the earlier state"))],  # type: ignore[arg-type]
-    "store.recovery.ledgers:iter_behind": [
-        ({"find_metadata": _by({5: None, 6: N(state=LedgerState.OPEN), 7: CLOSED_7, 8: CLOSED_7}),
-          "find_times": _by({5: None, 6: ENDS_LATER, 7: None, 8: ENDS_LATER}),
-          "find_owners": _by({8: [N(kind=OwnerKind.TOPIC, topic=str(A))]}), "_judge_behind": lambda reader, ledger_id, *of: ledger_id},
-         (N(txn=None), [5, 6, 7, 8]), [8])],
-    "store.dump.job:iter_window_rows": [
-        ({"_open_window": lambda *of: N(found=N(scan=N(unreadable=[]), missing=0), work=N(columns=())),
-          "_rows": lambda *of: [(3, [WRITTEN, b"row"])]},
-         (None, N(), N(as_one=None, level="rows", redact=False), job.Dumped()), [WRITTEN, b"row"])],
-    "deleted:deletion_hint": [
-        ({"find_node": lambda *of: None, "list_partitions": lambda *of: (), "iter_children": lambda *of: iter(()),
-          "change_numbers": lambda txn: [],
-          "store.history.servers.find_servers": list, "store.history.versions.is_named": lambda servers, path: path == A.partitioned_path,
-          "store.history.versions.log_bytes": lambda servers: 1 << 29}, (N(store=N(info=N(sources=()))), A),
-         f"whether it was deleted: pulsar-admin store history {A}")],
-    "options:Command.own_words": [
-        ({}, (N(make_parser=lambda ctx: N(parse_args=lambda words: ({"a": True, "c": "x"}, [], [])),
-                own_params=[click.Option([f"--{name}"]) for name in "abc"]), N(meta={options.WORDS: ()})), ("--a", "--c", "x", "--"))],
-    "page.collecting:_traffic": [
-        ({"parse_topic": str, "read_topic": _by({"a": DAMAGED, "b": "b", "c": "c"}), "read_timeline": lambda reader, topic,
-          options: topic,
-          "usual_range": lambda reader, topic, clock: None if topic == "b" else (0, 5)},
-         (N(busiest=N(items=lambda: "abc"), reader=N(txn=None), unread=[]),), ["c"])],
-    "store.compaction.heads:_iter_keys": [
-        ({"read_topic": lambda *of: N(first_position=0, iter_positions=lambda first: [1, 2]),
-          "read_entry_head": _by({1: EntryCorrupt("x"), 2: N(metadata=N(partition_key="k"))})}, (N(txn=None), A), ["k"])],
-    "store.compaction.status:_find_form": [
-        ({"read_compacted_head": _by({3: N(metadata=MessageMetadata()), 2: N(metadata=MessageMetadata(num_messages_in_batch=1))})},
-         (None, N(last_entry_id=3)), forms.LEGACY)],
-    "store.compaction.verify:_Comparison._iter_kept": [
-        ({"_Entry": lambda batch, index, place: N(position=place, row={"kind": BATCH_KIND, "indexes": 0})},
-         (N(_found=N(entries=0, messages=0, nulls_kept=0, forms={}, add=lambda *of: None)),
-          N(batches=lambda: [N(rows=np.zeros(3, [("indexes", int), ("messages", int), ("kind", int)]), firsts=np.arange(4),
-                               slots=np.zeros(3, [("flags", int)]), position=PLACES_IN_TURN.__getitem__)])),
-         [N(position=Position(1, entry), row={"kind": BATCH_KIND, "indexes": 0}) for entry in (5, 6)])],
-    "store.compaction.spread:_Merging.run": [
-        ({"run_places": lambda *of: [("p", "first"), ("p", "second")], "_facts_of": lambda row: row},
-         (N(_source=N(transactional=False, encrypted_by_key=False, rule="", reader=N(files=None)), _retain_keyless=False, _weight=None,
-            _merge=lambda row, places: True), None, N(groups=list)), ["first", "second"])],
-    "store.dump.spread:WriteRows._written": [
-        ({"operations.iter_batches": lambda piece: [(N(ledger_ids=[one]), None) for one in (7, 9)]},
-         (N(of_ledgers={7: (0, "t"), 9: (1, "t")}, works=[N(made=_by({None: one})) for one in (None, N(entries=5, runs=()))]),
-          None, None),
-         [spread._Row(), spread._Row(head=[(5, 0)])])],
-    "store.facts.indexes:read_master_keys": [
-        ({"iter_imported_bookies": lambda info: [N(indexes=[Path("i")])], "is_rocksdb": lambda path: True,
-          "open_for_reading": lambda *of: nullcontext([("k", "flags"), ("k", "bad"), ("k", "locked")]),
-          "decode_ledgers_row": lambda key, value, where: _by({"flags": (-1, N(master_key=b"x")), "bad": DAMAGED,
-                                                               "locked": (7, N(master_key=b"x"))})(value)},
-         (N(store=N(info=None)),), MasterKeys(0, (7,)))],
-    "store.facts.backlogs:_find_cut_at": [
-        ({}, (N(around=lambda edge: {"a": {1: 50}, "b": {0: 51, 1: 52}}, is_read=lambda *of: False, whole_from=lambda rank: 51,
-                at=lambda rank: N(number=0, total=2, producer="p", uuid="b"), topic=N(at_rank=lambda rank: Position(1, rank))),
-              [(40, 52)], [2**20]), CutMessage(Position(1, 51), 0, 2, "p", (1,), Position(1, 51), False, Position(1, 51), 0))],
-    "store.facts.cluster:ClusterFacts._read_topics": [
-        ({"iter_topics": lambda txn: [A, B, C], "iter_other_ledgers": lambda txn: [OF_A_NEWER],
-          "TopicFacts": lambda reader, topic, *of: topic, "read_topic": _by({B: Unsupported("newer"), C: DAMAGED, OF_A_NEWER: "good"})},
-         (N(reader=N(txn=None), vanished=N(topics=())), 0, None, lambda name: name is A),
-         [UnreadableTopic(str(C), C.path, DAMAGED), "good"])],
-    "store.facts.next_message:read_next_message": [
-        ({"MessageReader": lambda reader: N(read_header=lambda place: N(metadata=MessageMetadata(publish_time=5), broker=None)),
-          "explode": lambda header, place: [N(position=Position(1, 2, index), key=f"k{index}", sequence_id=index, deliver_at_ms=0,
-                                              encrypted=False) for index in range(3)]},
-         (None, N(batch_deletes={Position(1, 2): (0b110,)}), Position(1, 2)),
-         NextMessage(Position(1, 2), 5, None, "", "k1", 1, 0, None, None, 0, 2, False))],
-    "store.facts.partitions:find_disagreeing": [
-        ({"iter_topics": lambda txn, containing: (), "iter_partitioned": lambda txn: [parse_topic(f"a/b/{EVENTS}"), B, C],
-          "find_node": lambda *of: 5, "read_partitioned": _by({B: DAMAGED, C: PartitionedTopic(0)}), "_sized": lambda txn, one: one.name},
-         (None,), (C,))],
-    "store.facts.starts:_journal_facts": [
-        ({"read_marks": lambda *of: {Path("none/1"): N(journal_id=5), Path("none/2"): N(journal_id=6)},
-          "is_first_journal_missing": lambda *of: True}, (None, False),
-         [StartFact(Start.NO_JOURNAL, Path(f"none/{one}"), None, {"journal": 4 + one}) for one in (1, 2)])],
-    "store.facts.starts:iter_server_facts": [
-        ({"iter_log_files": lambda server: [(1, NO_FILE), (10, NO_FILE)], "_why_epochs_refused": lambda *of: "",
-          "_log_facts": lambda *of: [of],
-          "iter_snapshot_files": lambda servers: [N(zxid=zxid, path=Path(f"snapshot.{zxid}")) for zxid in (5, 9, 11)],
-          "_is_readable": lambda snapshot, thorough: snapshot.zxid != 11}, {"server": N(snapshots=Path()), "thorough": False},
-         [StartFact(Start.SNAPSHOT_DAMAGED, Path("snapshot.11"), None, {"names": ["snapshot.11"], "base": 9, "first": 1}),
-          ([NO_FILE, NO_FILE],)])],
-    "store.facts.starts:_log_facts": [
-        ({"_replay": lambda data: (16, "bad", 0)}, ([NO_FILE, Path(__file__)],),
-         [StartFact(Start.LOG_DAMAGED, NO_FILE, None, {"offset": 16, "why": "bad"})])],
-    "store.facts.transactions:has_snapshot": [
-        ({"_SNAPSHOTS": ["none", "bad"], "find_node": lambda txn, path: path.endswith("bad") or None,
-          "read_topic": lambda *of: NEWER.any()},
-         (N(txn=None), A), True)],
-    "store.doctor.since:compare": [
-        ({"_changes": lambda *of: [(None, N(worst=N(severity=Severity.NOTE)), None),
-                                     (None, N(worst=N(severity=Severity.WARNING), count=3), None)]},
-         {"before": (), "found": (), "each": 1, "severities": [Severity.WARNING]}, FindingComparison((), 3, ()))],
-    "store.db.tree:iter_children_and_keys": [
-        ({}, (N(parts=lambda *of: [(b"\xff", b"k\xff"), (b"b", b"kb")]), "/t"), [("b", b"kb")])],
-    "store.facts.values:unknown_values": [
-        ({"iter_unusual": lambda txn: [(b"x", b""), (b"r", b"bad"), (b"r", b"good")], "_ROOTS": b"r",
-          "decode_node": _by({b"bad": IndexCorrupt("it is damaged"), b"good": N(path="/p", value=b"")}),
-          "unknown_in": lambda path, value: ("S", ["field 9"])}, (None,), (UnknownValues("S", ("field 9",), 1, "/p"),))],
-    "store.facts.vanished:_iter_orphans": [
-        ({"loose_of": lambda *of: [5, 7, 9], "sorted_ledger_ids": lambda txn: (), "has_owners": lambda txn, ledger_id: ledger_id == 5,
-          "find_ledger": _by({7: None, 9: N(metadata=N(custom={"x": b""}, state=LedgerState.CLOSED, last_entry_id=3), size_bytes=8)}),
-          "claimed_paths": lambda custom: iter(custom), "claims.claimed_topic": lambda custom: A},
-         (N(txn=N(get=lambda *of: None)),), [vanished._LedgerOfGoneNode("x", A, 9, None, False, False, 4, 8)])],
-    "store.facts.vanished:_detached": [
-        ({"has_row": lambda txn, path: path == B.path, "_has_view": lambda *of: False, "read_topic": lambda *of: None,
-          "store.compaction.status.unfit_text": lambda *of: ""},
-         (N(txn=None), [N(name=name, component=COMPACTED_COMPONENT, entries=3, ledger_id=7, bytes=5) for name in (A, B)]),
-         [vanished.DetachedView(B, 7, 3, 5, "", ())])],
-    "store.index.build:_scan_here": [
-        ({"is_url": lambda place: place == "url", "_scan_on": lambda *of: ["of a URL"],
-          "store.engine.local.LocalEngine": lambda *of: None,
-          "part_of": lambda store, log: log, "FileScan": lambda log, *of, **how: N(batches=log.batches, next_offset=0),
-          "_has_vanished": lambda *of: True, "_Step": lambda log, scan, *step: step},
-         (N(path=None), [N(place=lambda path, at=at: at, mode=None, next_offset=0, size_bytes=5, batches=batches)
-                         for at, batches in (("url", list), ("gone", _Unreadable(SourceChanged("gone")).batches), ("here", list))],
-          N(digests=None, verify=True, advance=int)), ["of a URL", (0, [], True)])],
-    "store.index.build:_scan_on": [
-        ({"store.index.scan.EngineScan": lambda part, file_id, operation: [None, GONE_SCAN, HERE_SCAN, CUT_SCAN][file_id],
-          "store.index.scan.ScanRuns": lambda *of: None, "part_of": lambda *of: None, "_has_vanished": lambda *of: True,
-          "_check_all": lambda *of: None, "_Step": lambda log, scan, *step: (log.file_id, *step)},
-         (N(memory_bytes=1 << 30, failed=[], run=lambda *of: [(N(file_id=one), "table") for one in (1, 3, 3, 2)]), None,
-          [N(file_id=one) for one in (1, 2, 3)], N(digests=None, verify=True, advance=int)), [(2, 0, [], True), (2, 5, "runs", True)])],
-    "store.scan.reducing:Reductions._read_here": [
-        ({"_in_windows": lambda *of: [(0, N(row="enough", bytes=0)), (0, N(bytes=0)), (1, N(bytes=0))]},
-         (N(_reduction=N(window_entries=1, is_enough=lambda row: row == "enough", joined=max, judge=str, close=str),
-           _reader=N(advance=int),
-            _rows_here=lambda scan, places: [places.row]), None), "enough")],
-    "store.db.entry_files:EntryFiles.find_path": [
-        ({}, (N(path_of=_by({1: SourceChanged("gone"), 2: "here"})), number), told) for number, told in ((1, None), (2, "here"))],
-    "store.scan.reducing:Reductions._pieces": [
-        ({"_slice_of": lambda group, paths, size_bytes: paths},
-         (N(_reader=N(files=N(find_path={2: "here"}.get), advance=int)), N(slots=1, memory_bytes=1 << 30),
-          [N(places=N(bytes=1, files=[one])) for one in (1, 2)]), [{2: "here"}])],
-    "store.scan.topic_reads:_PieceMessages._earlier": [
-        ({"_positions": lambda before: [3, 2, 1], "is_chunk": lambda metadata: True},
-         (N(_before=None, read_header=_by({1: EntryCorrupt("it is damaged"), 2: N(metadata=N(uuid="v")), 3: CHUNK_0})), "u", 1),
-         [(CHUNK_0, 3)])],
-    "store.scan.following:Follower._plan": [
-        ({"_pieces_of": lambda file, *of: [file.id], "Recent": lambda: "none yet"},
-         (N(_followed=N(slice_bytes=9)), N(recent={}, marks={}), N(of=lambda file: N(owner="o"), marks={}),
-          [N(file=N(kind=FileKind.JOURNAL, id=one), start=0, end=5, looked_at=False) for one in (1, 2)]),
-         (((1,), (2,)), {"o": "none yet"}))],
-    "store.tables.entries:_read_listed": [
-        ({"pq.ParquetFile": lambda source, **how: nullcontext(N(
-            schema_arrow=N(names=["ledger_id"]), num_row_groups=1, read_row_group=lambda *of, **how: "rows",
-            metadata=N(row_group=lambda group: N(column=lambda at: N(statistics=N(min=5, max=9)))))),
-          "_named": lambda rows, low, high: {7: rows}},
-         (N(open_input=lambda path: nullcontext()), [N(ledgers=None), N(ledgers=(5, 9), path="p")], [6, 8]), {7: "rows"})],
-    "store.index.writer:Copies.differ": [
-        ({}, (N(_bookies={1: "a", 2: "b", 9: "a"}, _marks=lambda *of: np.zeros((1, 1)), _content=lambda file_id, *of: bytes([file_id])),
-              np.array([1, 2]), (np.zeros(2, int), np.ones(2, int)), 9, (np.zeros(2, int), np.full(2, 2)), 0), [False, True])],
-    "store.model.coverage:read_shortfalls": [
-        ({"_read_lone": lambda txn: (None, [5, 7, 9]), "read_damaged": lambda txn: set(),
-          "_find_all_whole": lambda *of: N(iter_open=list, iter_ids=lambda: iter([5])),
-          "read_ledger": _by({7: DAMAGED, 9: N(metadata=None)}), "read_confirmed": lambda *of: None}, (N(memo={}),),
-         Shortfalls(frozenset(), {7, 9}, {}))],
-    "store.model.transactions:read_coordinator": [
-        ({"_read_of_segments": lambda *of: (0, {}), "find_node": lambda *of: 5, "transactions.decode_log_entry": lambda payload,
-          where: payload,
-          "read_topic": lambda *of: N(managed=N(properties={})),
-          "_payloads": lambda *of: [("w", N(txn=TxnId(0, number), operation=operation, start_ms=5, timeout_ms=9, partitions=["p"]))
-                                    for number, operation in ((1, codec_txn.ADD_PARTITION), (2, codec_txn.NEW), (2,
-                                    codec_txn.ADD_PARTITION))]},
-         (N(txn=None), 0), Coordinator(0, 2, {TxnId(0, 2): OpenTransaction(TxnId(0, 2), 5, 9, partitions=["p"])}))],
-    "store.model.transactions:read_segment_states": [
-        ({"read_states": lambda txn: {TxnId(0, 1): 5}, "iter_metadata_damage": list, "iter_nodes": lambda *of: (),
-          "coordinator_ids": list,
-          "transactions.txn_of_key": lambda key, path: TxnId(0, int(key)), "transactions.decode_txn_operation": lambda value, path: _by(
-              {"bad": DAMAGED, "good": N(subscription=None, segment=str(A))})(value),
-          "_iter_operation_nodes": lambda txn: [(key, N(path="", value=value)) for key, value in (("1", ""), ("2", "bad"), ("3",
-            "good"))]},
-         ([], A), SegmentStates({TxnId(0, 1): 5, TxnId(0, 2): None}, {TxnId(0, 3)}, {}))],
-    "store.rules.judging:_judge_use": [
-        ({"_BY_NEED": [("has", ()), ("", [N(judge=_Unreadable(DAMAGED).judge), N(judge=lambda topic: ["found"])])]}, (N(has=False),),
-          ["found"])],
-    "store.rules.nodes:_check_nodes": [
-        ({"iter_unusual": lambda txn: [(b"a", b"bad"), (b"b", b"newer"), (b"c", b"good")], "structure_of": lambda *of: "x",
-          "decode_node": _by({b"bad": IndexCorrupt("it is damaged"), b"newer": N(path="/b", value="newer"), b"good": N(path="/c",
-            value="bad")}),
-          "decode_structure": _by({"newer": Unsupported("it is newer"), "bad": DAMAGED}), "iter_metadata_damage": lambda txn: ()},
-         (N(reader=N(txn=None)),),
-         [node_rules.NODE_DAMAGED.of(IndexCorrupt("it is damaged"), "tree a"), node_rules.VALUE_UNDECODABLE.of(DAMAGED, "/c")])],
-    "store.rules.scalable:_hashes": [
-        ({"iter_untiled": lambda live: [(0, 255, [])] if live else []},
-         (N(scalable_topics=[N(record=None), N(record=N(deleted=False, iter_live=lambda: [(1, 0), (2, 1), (3, 1)]), name="t",
-           is_pruned=False)]),),
-         [Evidence("t", "in epoch 2 no segment has the hashes 0000 to 00ff", {"topic": "t", "epoch": 2, "start": 0, "end": 255,
-           "segments": []})])],
-    "store.rules.scalable:_seals": [
-        ({"_iter_segments": lambda facts: [("t", N(said=None)), ("t", N(said=ACTIVE, topic=N(managed=N(terminated=5))))],
-          "_of_segment": lambda one, segment, text: text}, (None,), ["its managed ledger is terminated, and the record says ACTIVE"])],
-    "store.rules.scalable:_migrations": [
-        ({"_iter_segments": lambda facts: [("t", N(said=None)), ("t", N(said=ACTIVE)), (N(name="t"), N(said=LEGACY, is_there=False))],
-          "_of_segment": lambda one, segment, text: text}, (None,), ["t has it as segment 3, and it is gone"])],
-    "store.rules.subscriptions:_quota": [
-        ({"known": tuple, "quota_effect": lambda *of: "", "here": lambda text, values: values["slowest"]},
-         {"facts": N(of=N(quotas=QUOTAS)), "is_reached": True}, ["t"])],
-    "store.rules.topics:_over_quota": [
-        ({"known": tuple, "quota_effect": lambda *of: "", "Evidence": lambda where, *rest: where},
-         (N(quotas=QUOTAS, backlog_size_bytes=lambda cursor: 5, where="a/b/c", topic=N(name="a/b/c")),), ["a/b/c t"])],
-    "store.scan.following:pieces_without": [
-        ({"_between": lambda *of: [(0, 10), (20, 22)], "_pieces_of": lambda file, start, *of: ["p", "q"] if start == 0 else ["r"]},
-         (N(file=None), N(offsets=np.zeros(1), ends=np.zeros(1)), np.zeros(1, bool), 5), (("p",), ("q",), ("r",)))],
-    "store.search.broker:BrokerSearch._prune": [
-        ({}, (N(broker=N(max_clock_skew_ms=0, rules=N(prunes=True), loaded_ms=5), _closed_ms=lambda ledger: ledger.closed_ms,
-                topic=N(ledgers=[N(ledger_id=1, entries=0, closed_ms=1), N(ledger_id=2, entries=5, closed_ms=900)])), 1000),
-         (Position(2, 4), None))],
-    "store.search.explain:_neighbours": [
-        ({"decode_message_entry": _by({"entry 7:0": EntryCorrupt("it is damaged"), "entry 7:1": N(metadata=MessageMetadata(
-            publish_time=5, producer_name="p"), broker=None)})},
-         (N(read=lambda *of: N(payload=b"")), N(number_of_entries=2, at_rank=lambda rank: Position(7, rank)), "publish", None),
-         (Neighbour(Position(7, 1), 5, 5, None, "p", False),))],
-    "store.sources.index_places:_iter_rows": [
-        ({"has_database": lambda bookie: True, "storages_of": lambda bookie: [N(index=Path(name), logs=None) for name in "ab"],
-          "is_rocksdb": lambda path: True, "read_bookie_directory": lambda path: N(logs=()), "open_links": lambda *of: nullcontext(),
-          "_iter_range": lambda *of: ["rows"]}, (None, set(), {Path("a/locations"): []}), [({}, "rows")])],
-    "store.sources.nodes:_rows_of_pairs": [
-        ({"persistent_parts": lambda raw: (raw,), "row_of_packed": lambda key, raw: key}, (iter([(b"x", b""), (b"/a", b"")]), Path("m"),
-          []),
-         [b"/a"])],
-    "store.sources.rocksopen:open_links.__wrapped__": [
-        ({"file_states": _in_turn(1, 2, 3, 3), "database_directory": nullcontext,
-          "link_files": lambda directory, links, linked: linked.append("loss"),
-          "_open_strictly": _in_turn(nullcontext("old"), nullcontext("new"))}, (Path("d"), []), ["new"])],
-    "store.sources.rocksopen:_open_strictly.__wrapped__": [
-        ({"open_database": _in_turn(DAMAGED, nullcontext("opened"))},
-         (Path("l"), Path("d"), []), ["opened"])],
-    "store.sources.zookeeper:last_transaction": [
-        ({"_numbered": lambda *of: [(1, "", "old"), (5, "", "empty"), (9, "gz", "packed")], "Transaction": N,
-          "read_log": _by({"old": [N(zxid=2), N(zxid=4)], "empty": []})}, (None, until), N(zxid=last)) for until, last in ((None, 4),
-            (3, 2))],
-    "store.tables.rows:_cursor_rows": [
-        ({"_iter_read": lambda *of: [(A, "topic")], "cursors.iter_cursor_nodes": lambda *of: [("s", None), ("t", None)],
-          "cursors.cursor_of": _in_turn(DAMAGED)}, (N(txn=None), str, ()),
-         [(str(A), name, *[None] * 6, "a", "a/b", None, None) for name in "st"])],
-    "store.tables.making:make_known": [
-        ({"_pieces": lambda *of: (), "_joined": lambda pieces: iter(["piece"]), "_file_of": lambda how, row: N(**row),
-          "WriteKnown": lambda *of: None, "run_pieces": lambda *of: [("piece", [{"path": None, "problems": 2}, {"path": "p"}])]},
-         (None, N(staging="s", folder=N(make=str), cluster="c", name="n", incomplete=(), advance=int), str), (N(path="p"),))],
-    "store.recovery.ledgers:plan_restore_deleted": [
-        ({"read_own_past": lambda *of: N(ledgers=lambda: [(6, ""), (7, "")]), "iter_deleted_ids": lambda txn: [5, 6, 7],
-          "find_restorable": lambda reader, ledger_id, fate, with_gaps: N(id=ledger_id, entries=3 * (ledger_id == 7), gaps=1,
-            metadata=None),
-          **dict.fromkeys(("read_indexed", "_check_deleted", "_deleted_part", "find_bookies_without_rows", "lost_text", "index_texts",
-            "_deleted_warnings"),
-                          lambda *of: ()),
-          "ledger_step": lambda txn, returning, now_ms: returning.id, "Plan": lambda kind, txn_id, steps, *parts, **more: steps},
-         (N(txn=N(id=5, store=N(info=None))), (), (), False, 0), (7,))],
-    "store.facts.backlogs:extent_of_messages": [
-        ({"cursors.extent_of": lambda *of: N(entries=1), "read_contents": _in_turn(DAMAGED)},
-         (N(txn=N(memo={backlogs.extent_of_messages: (0, 0)})), None, ()), N(entries=1))],
-    "store.facts.transactions:find_unassigned": [
-        ({"find_node": lambda *of: 5, "read_partitioned": _in_turn(DAMAGED)}, (N(txn=N(memo={})),), None),
-        ({"find_node": lambda *of: 5, "read_partitioned": lambda *of: N(partitions=1), "coordinator_ids": lambda txn: [0, 1],
-          "read_coordinator": _in_turn(DAMAGED)}, (N(txn=N(memo={}, store=N(info=N(sources=())))),), UnassignedCoordinators((1,), 1,
-            None))],
-    "store.model.cursors:_iter_meant": [
-        ({"iter_cursor_names": lambda *of: ["s", "t"], "read_cursor": _by({"s": DAMAGED, "t": "cursor"})},
-         (N(txn=None), N(name=A), None, str), ["cursor"])],
-    "store.model.ledger_owners:_is_read": [({"store.model.nodes.managed_node": _in_turn(DAMAGED)}, ("/p", b""), False)],
-    "store.model.ledger_owners:_name_of": [({"store.model.nodes.managed_node": _in_turn(DAMAGED)}, ("/p", b""), "/p")],
-    "store.model.nodes:structure_of": [({"managed_node": _in_turn(DAMAGED)}, ("/p", b""), None)],
-    "store.model.publish_times:wrong_times": [
-        ({"may_be_stated": lambda info: True, "_found": _in_turn(IndexCorrupt("it is damaged"))}, (None, N(info=None, ledger_id=7,
-          entries=1)), [])],
-    "store.model.suggestions:near_names": [({}, (None, TopicNotFound("none", topic="a/b/c/d/e/f")), ())],
-    "store.rules.changes:_check_changes": [
-        ({"iter_changes": _in_turn(DAMAGED), "decode_node": _by({b"bad": IndexCorrupt("it is bad"), b"good": None})},
-         (N(reader=N(txn=N(items=lambda name: [(b"k", row) for row in (b"", b"good", b"bad", b"bad")]))),),
-         [change_rules.CHANGES_DAMAGED.of(DAMAGED, "changes"), *[change_rules.BASE_DAMAGED.of(IndexCorrupt("it is bad"), "base")] * 2])],
-    "store.rules.copies:_check_references": [
-        ({"iter_loose_owners": _in_turn(IndexCorrupt("it is damaged"))}, (N(reader=N(txn=None)),), [])],
-    "store.rules.nodes:_check_journals": [
-        ({"find_absent_journals": _in_turn(IndexCorrupt("it is damaged"))}, (N(store=None, reader=N(txn=None)),), [])],
-    "store.changes.ledger_metadata:_find_sibling": [
-        ({"_ids": lambda *of: [7], "iter_owners": lambda txn: iter(()), "find_node": lambda txn, path: N(value=b"\xff", path=path)},
-         (None, 9, N(kind=OwnerKind.TOPIC, topic=str(A))), None)],
-    "store.disks.live_records:read_live": [
-        ({"_scan": _in_turn(EntryLogCorrupt("it is damaged")), "_damaged": lambda path, why: why}, (None,) * 5, "it is damaged")],
-    "store.dump.messages:SelectedMessages._typed": [
-        ({"read_schemas": _in_turn(DAMAGED)}, (N(query=N(columns=["value"]), names=[A], reader=None),), None)],
-    "store.dump.spread:WindowsAsOne._groups": [
-        ({}, (N(windows={A: N(found=N(scan=N(groups=_Unreadable(DAMAGED).groups))), B: N(found=N(scan=N(groups=lambda: ["places"])))},
-                _owners=[], _failed={}),), ["places"])],
-    "store.index.writer:Copies._read": [
-        ({"open_bytes": _in_turn(OSError(5, "it broke"))}, (N(_logs={5: N(locate=str)}, _root="root", _open={}), 5, 0, 9),
-         re.compile("^root cannot be read any more: it broke"))],
-    "store.recovery.rolling:_tie_schema": [
-        ({"find_node": lambda *of: N(value=b"v"), "decode_schema_locator": _in_turn(DAMAGED)},
-         (N(sources=N(reader=N(txn=None))), A, (), 0), None)],
-    "store.db.unserved:iter_rows": [
-        ({"has_rows": lambda *of: True}, (N(items=lambda *of: [(b"k", b"")]), b"", 7), re.compile("^the row 6b of state is damaged"))],
-    "store.db.entry_files:_object_state": [
-        ({"_asked_state": _in_turn(error)}, (None, "url"), state)
-        for error, state in ((SourceNotFound("none"), FileState.MISSING), (NotWritable("locked"), FileState.UNREADABLE))],
-    "store.db.locks:check_local": [({"MOUNTINFO": Path("none")}, (Path("/"),), None)],
-    "store.db.locks:is_written_now": [({}, (Path("none"),), False)],
-    "store.db.locks:writer_lock.__wrapped__": [
-        ({"check_local": lambda path: None}, (Path("/dev/null/none/store"),),
-          re.compile("^cannot create a store at /dev/null/none/store"))],
-    "store.sources.index_places:_given_storages": [
-        ({"storages_of": _in_turn(InvalidValue("not all"))}, (N(indexes=("i",), ledger_dirs=("l",)),), [Storage("l", "i")]),
-           # type: ignore[arg-type]
-        ({"storages_of": _in_turn(InvalidValue("not all"))}, (N(indexes=("i", "j"), ledger_dirs=("l",)),), re.compile("^not all"))],
-    "store.tables.catalog:StoredEntries._ids": [
-        ({"read_topic": _by({A: DAMAGED, B: N(ids=[5])})},
-         (N(reader=N(txn=None), problems=[], topics=tuple),
-          N(names=str, passing=lambda bounds: [], chosen=lambda *of: [str(A), str(B)])), [5])],
-    "store.tables.folder:Folder.size": [({}, (N(is_remote=False, at=str), "none"), None)],
-    "jsonify:node_json": [
-        ({"store.model.nodes.decode_structure": _in_turn(DAMAGED)}, ("/p", b"\1"), {"structure": "unreadable", "error": "it is damaged",
-          "value": "01"})],
-    "spool:CellSpool._hold": [
-        ({"_HELD_BYTES": 0, "tempfile.TemporaryFile": _in_turn(OSError(28, "it is full"))}, (N(_pages=[], _held_bytes=0, _file=None),
-          b"x"),
-         re.compile("space|full"))],
-    "store.compaction.verify:_Comparison._check_indexes": [
-        ({"check_indexes": _in_turn(EntryCorrupt("they descend"))},
-         (N(_found=N(add=lambda *of: None)), N(row={"messages": 1}, position=Position(7, 0), indexes=list)), None)],
-    "store.files:_entries": [({}, (Path("none"),), re.compile("^cannot read none: No such file"))],
-    "store.files:_open_to_copy": [({}, (Path("none"),), re.compile("^cannot read none: No such file"))],
-    "store.recovery.ack_history:_iter_ledger": [({"read_ledger": _in_turn(LedgerNotFound("none"))}, (N(txn=None), 7), [])],
-    "store.recovery.restore:read_deleted_topics": [({"read_own_past": _in_turn(Refused("no history"))}, (None, [], ()), [])],
-    "store.scan.files:WholeFile._is_followed": [
-        ({"journal.iter_records": _in_turn(JournalCorrupt("it is damaged"))}, (N(data=b"", proofs=None), 0), False)],
-    "store.scan.operations:_SliceReader.iter_messages": [
-        ({"explode": lambda *of: ["message"]},
-         (N(read_header=_by({1: EntryCorrupt("it is damaged"), 2: N(metadata=MessageMetadata())}), errors=[]), [1, 2]), ["message"])],
-    "store.scan.operations:_piece": [
-        ({"EntryPlaces": lambda path, kind, *of, **how: (path, *of)},
-         (N(path_of=_in_turn(SourceChanged("gone", path="/p"))), [N(files=[5], offsets=[7], bytes=9)], ""), ("/p", 5, 7, 16))],
-    "store.scan.reducing:Reductions._places_of": [
-        ({"_in_windows": _in_turn(DAMAGED)}, (N(_scans=[None], _reduction=N(window_entries=1), _failed={}), 0), [])],
-    "store.scan.topic_reads:_PieceMessages.iter_messages": [
-        ({}, (N(read_header=_by({1: EntryCorrupt("it is damaged"), 2: None}), unfinished=0, errors=[],
-          _visible=lambda *of: ["message"]), [1, 2]),
-         ["message"])],
-    "store.search.broker:BrokerSearch._read_compacted": [
-        ({"store.model.compacted_view.read_compacted_entry": _in_turn(EntryCorrupt("it is damaged"))},
-         (N(compacted_entries_read=0, reader=None, _unread=lambda place, error: InvalidValue(f"{place} is not read")), N(ledger_id=7), 3),
-         re.compile("^7:3 is not read"))],
-    "store.compaction.reading:behind_view": [
-        ({"find_topic_end": _in_turn(EntryCorrupt("it is damaged")), "rank_after": lambda *of: 2}, (None, N(number_of_entries=5), None,
-          None),
-         (2, 5))],
-    "store.compaction.status:unfit_text": [({"read_detached": _in_turn(DAMAGED)}, (None, None, 7), "it is damaged")],
-    "store.reports.timeline:TimelineOfTopics.__init__": [
-        ({"_Blocks": N(read=_in_turn(DAMAGED)), **dict.fromkeys(("SumBuckets", "EntryScan", "Reductions"), _in_turn(None))},
-         (N(), None, ["topic"], N(clock="auto")), None)],
-    "store.tables.sql:Answer.__iter__": [
-        ({}, (N(_database=N(waiting=_in_turn(RuntimeError("it broke")), fail=_in_turn(InvalidValue("it is told"))), _result=None),),
-         re.compile("^it is told"))],
-    "store.tables.sql:Database._query": [
-        ({}, (N(fail=_in_turn(InvalidValue("it is told"))), N(sql=_in_turn(duckdb.Error("it broke"))), ""), re.compile("^it is told"))],
-    "store.tables.sql:Database._topics": [
-        ({}, (N(fail=_in_turn(InvalidValue("it is told")), _connection=N(execute=_in_turn(duckdb.Error("it broke")))), "t", "c"),
-         re.compile("^it is told"))],
-    "store.transfer.bundle:read_names": [({}, (Path("/"),), re.compile("^cannot read /: it is a directory"))],
-    "store.transfer.bundle:_value": [
-        ({"structure_of": lambda *of: ("x", None), "_MAKERS": {"x": _in_turn(Unsupported("it is newer"))}},
-         (N(path="/p", value=b"Version\t9\nsecret"), None), b"Version\t9\n"),
-        ({}, (N(path="/topics/a/b/c", value=b'{"segments":{"0":{"segmentId":0,"hashRange":{"start":0,"end":65535},"state":"NEWER",'
-              b'"legacyTopicName":"persistent://a/b/secret"}}}'), None), b"\xff\xff\xff")],
-    "store.facts.managed_ledgers:other_ledgers": [
-        ({"iter_other_ledgers": lambda txn: [N(domain=SEGMENT), A, OF_A_NEWER], "iter_other_cursors": lambda *of: (),
-          "read_topic": _by({A: DAMAGED, OF_A_NEWER: N(ids=[7], number_of_entries=5, total_size_bytes=9)})},
-         (None,), (OtherLedger(str(OF_A_NEWER), "/managed-ledgers/a/b/newer", 1, 5, 9, 0),))],
-    "store.rules.index:_check_copies": [
-        ({"has_copies": lambda txn: True, "iter_logs": lambda txn: [N(file_id=5)],
-          "check_copies_row": _by({b"bad": IndexCorrupt("it is damaged"), b"good": 5, b"none": 6})},
-         (N(reader=N(txn=N(items=lambda name: [(b"k", value) for value in (b"bad", b"good", b"none")]))),),
-         [index_rules.COPIES_ROW_DAMAGED.at("copies 6b", "it is damaged"),
-          index_rules.COPIES_WITHOUT_FILE.at("copies of file 6", "no such file is catalogued")])],
-    "store.scan.operations:read_heads": [
-        ({"run_places": lambda *of: [("p", None), ("q", None)]}, (None, None, None), [("p", None), ("q", None)])],
-    "store.scan.places:PlacesReader._without_failed": [
-        ({"note_failure": lambda failed, part, error: failed.append((part.files.tolist(), str(error)))},
-         (N(read_places=lambda part: _by({1: None, 2: EntryLogCorrupt("bad"), 3: None, 4: MemoryError("full")})(part.files[0])),
-          np.array([1, 2, 3, 4, 2]).view(InFiles), None, []), [1, 3])],
-    "store.scan.topic_reads:nearest": [({}, ([Taken("ab"), Taken("c"), Taken("de")], 3), (Taken("c"), Taken("de")))],
-    "store.search.doubts:find_unseen": [
-        ({"store.model.cursors.iter_ledger_parts": lambda *of: [(7, 0, 4), (9, 0, 2), (9, 3, 4), (11, 0, 1)],
-          "find_doubt": lambda txn, ledger, entries, first=0: Doubt(ledger.ledger_id, first, entries - 1, 0, 1, 0),
-          "store.model.publish_times.is_stated_earlier": lambda *of: False},
-         (None, N(ledger=lambda one: None if one == 7 else N(ledger_id=one, entries=5, info=N(timestamp_ms=0))), [(0, 9)], 5, "auto"),
-         (Doubt(9, 0, 2, 0, 1, 0), Doubt(11, 0, 1, 0, 1, 0)))],
-    "store.tables.catalog:MessageTable._rounds": [
-        ({"read_topic": _by({A: DAMAGED, B: "b"})},
-         (N(reader=N(txn=None), problems=[], _in_namespaces=str, _parts=lambda *of: [(7, 0, 4)]),
-          N(chosen=lambda *of: [str(A), str(B)])), [([(7, 0, 4)], {7: str(B)})])],
-    "store.dump.job:_limited": [
-        ({"iter_window_rows": lambda *of: (ROW if number == 0 else int("no more is read") for number in range(2))},
-         (N(topic=None, reader=None, options=job.DumpOptions(), limit=1, problems=[]), lambda batch: batch), [ROW])],
-}
-# fmt: on
-"""By function: what stands in for what it asks, what it is given, and what it answers where some of it is damaged or gone."""
-
-
-def test_what_follows_is_reached(monkeypatch: pytest.MonkeyPatch) -> None:
-    for place, rows in GOES_ON.items():
-        for stands_in, given, expected in rows:
-            with monkeypatch.context() as patched:
-                for name, function in stands_in.items():
-                    patched.setattr(
-                        f"pulsar_admin.{name if name.startswith('store.') else place.partition(':')[0] + '.' + name}",
-                        function,
-                    )
-                if isinstance(expected, re.Pattern):
-                    assert expected.search(_refusal(place, given)), place
-                else:
-                    assert _called(place, given) == expected, place
 
 
 # fmt: off
