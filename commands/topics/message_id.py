@@ -50,7 +50,7 @@ def get_message_id_by_index(app: App, topic: TopicName, index: int) -> Shown:
     with app.session.reader():
         entry = app.topic(topic).find_by_index(index)
     if entry.position is None:
-        raise NothingMatches(f"Message not entry for index {index}", topic=str(topic), index=index)
+        raise NothingMatches(f"Message not found for index {index}", topic=str(topic), index=index)
     return Printed(message_id_json(entry.position, topic.partition_index))
 
 
