@@ -27,13 +27,13 @@ class StoreError(Exception):
             self.add_note(hint)  # which a traceback shows
 
     def change_hint(self, hint: str) -> None:
-        """Say ``hint`` in place of the hint that it was made with."""
+        """Replace the hint."""
         notes = getattr(self, "__notes__", [])
         notes[:] = [hint if note == self.hint else note for note in notes]
         self.hint = hint
 
     def change_message(self, message: str) -> None:
-        """Say ``message`` in place of the message that it was made with."""
+        """Replace the message."""
         self.message, self.args = message, (message,)
 
 
@@ -228,7 +228,8 @@ class LimitExceeded(StoreError):
 
 
 def check_choice(what: str, value: object, literal: object) -> None:
-    """Raise InvalidValue unless ``value`` is one of ``literal``'s: a word that is not known would be taken for another."""
+    """Raise InvalidValue unless ``value`` is one of the words of a ``Literal`` type, which Python itself does not
+    check."""
     choices = get_args(literal)
     if not isinstance(value, str) or value not in choices:
         raise InvalidValue(f"{what} {value!r} is not one of {', '.join(map(repr, choices))}", value=value)
@@ -241,17 +242,18 @@ def check_one(**given: object) -> None:
 
 
 def stale(what: str, planned: str) -> StalePlan:
-    """Return the error that ``what`` changed since something was ``planned``: this is then planned again by the same command."""
+    """Return the error for a plan of ``planned`` that is void because ``what`` changed; the same command plans it
+    again."""
     return StalePlan(f"{what} changed since {planned} was planned", hint="run the command again")
 
 
 def brief(text: object) -> str:
-    """Return what another program's error says, on one line and not at any length."""
+    """Return another program's error text on one line, cut to 300 characters."""
     return " ".join(str(text).split())[:300]
 
 
 def reason_of(error: Exception) -> str:
-    """Return why something cannot be decoded: what ``error`` says, where that is about the data and not about Python."""
+    """Return why a value cannot be decoded: Python's ``error`` in words about the data."""
     from json import JSONDecodeError
 
     if isinstance(error, UnicodeDecodeError):

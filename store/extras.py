@@ -1,4 +1,4 @@
-"""Packages that only one feature needs, by the extra of pyproject.toml that brings them: what to say where one is missing."""
+"""Optional packages, the extras of pyproject.toml that install them, and the error for a missing package."""
 
 from importlib import import_module
 
@@ -32,7 +32,8 @@ def require(module: str, feature: str, *, instead: str = "") -> None:
 
 
 def _requirements(extra: str) -> list[str]:
-    """Return what ``extra`` asks pip for, quoted for a shell; without the metadata of an installation the bare names."""
+    """Return the requirements of ``extra`` for pip, quoted for a shell; bare package names without installed
+    metadata."""
     from importlib.metadata import PackageNotFoundError, requires
     from shlex import quote
 

@@ -4,8 +4,8 @@
 leaves the old or the new content. ``create_file`` opens a new output with O_EXCL: nothing is ever overwritten.
 Operating system errors leave as ``DiskFull``, ``NotWritable``, ``AlreadyExists`` or ``DiskFailed`` with the path.
 
-What is made is its owner's alone (0600, 0700) unless the caller says otherwise; a copy has its source's mode. ``open_regular``
-opens what was found in a directory for reading: a FIFO there does not hang.
+New files and directories are accessible to their owner only (0600, 0700) unless the caller names a mode; a copy has its
+source's mode. ``open_regular`` opens files whose kind is unknown, and does not hang on a FIFO.
 """
 
 import errno
@@ -29,7 +29,7 @@ PRIVATE_DIRECTORY = 0o700
 
 
 class NotRegular(OSError):
-    """What has the name of a file is a FIFO, a device, a directory or a socket."""
+    """The path is not a regular file but a FIFO, a device, a directory or a socket."""
 
 
 _KINDS = {
@@ -60,7 +60,8 @@ def open_regular(path: Path | str, flags: int = os.O_RDONLY, mode: int = PRIVATE
 
 
 def why_no_file(path: Path) -> str:
-    """Return why ``path``, which is there, cannot be read as a file, as "it is a FIFO, not a regular file"; "" for one that can."""
+    """Return why an existing path is not readable as a file, such as "it is a FIFO, not a regular file"; "" if it
+    is."""
     link = f"it is a link to {os.readlink(path)}, and that is" if path.is_symlink() else "it is"
     try:
         kind = stat.S_IFMT(path.stat().st_mode)
@@ -70,8 +71,11 @@ def why_no_file(path: Path) -> str:
 
 
 def open_file(path: Path | str, *, head_only: bool = False) -> BinaryIO:
-    """Open the regular file ``path`` for reading, unbuffered; raises what ``open_regular`` raises, and ``NotRegular`` for a file whose
-    bytes are at a URL, unless only its first ``HEAD_BYTES`` are read (``head_only``)."""
+    """Open a regular file for reading, unbuffered; raises what ``open_regular`` raises.
+
+    A file whose bytes are at a URL raises ``NotRegular``, unless only its first ``HEAD_BYTES`` are read
+    (``head_only``).
+    """
     if not head_only and (url := url_of(path)):
         raise NotRegular(errno.EREMOTE, f"its bytes are at {url}: for this, import it with --fetch-to DIR", str(path))
     return open(open_regular(path), "rb", buffering=0)
@@ -98,12 +102,12 @@ def read_file(path: Path) -> bytes:
 
 
 def mode_below(directory: Path) -> int:
-    """Return the mode of a new file in ``directory``: whom the directory lets in may read it."""
+    """Return the mode for a new file in ``directory``: those who may enter the directory may read the file."""
     return PRIVATE_FILE | (stat.S_IMODE(directory.stat().st_mode) & 0o066)
 
 
 def raise_write_error(error: OSError, path: Path) -> NoReturn:
-    """Raise the ``StoreError`` for ``error`` that came from writing ``path``; an error of no known kind is raised unchanged."""
+    """Raise the ``StoreError`` for an error from writing ``path``; an error of an unknown kind is raised unchanged."""
     reason = os.strerror(error.errno) if error.errno else str(error)
     facts: dict[str, object] = {"path": str(path), "errno": error.errno}
     if error.errno in _FULL:
@@ -134,7 +138,7 @@ def raise_write_error(error: OSError, path: Path) -> NoReturn:
 
 
 def raise_temporary_error(error: OSError) -> NoReturn:
-    """Raise the ``StoreError`` for ``error`` that came from writing a temporary file."""
+    """Raise the ``StoreError`` for an error from writing a temporary file."""
     import tempfile  # 4 ms
 
     if tempfile.tempdir is None:  # it found none
@@ -146,7 +150,7 @@ def raise_temporary_error(error: OSError) -> NoReturn:
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Turn errors while ``path`` is written into ``StoreError``s."""
+    """Turn errors from writing ``path`` within the block into ``StoreError``s."""
     try:
         yield
     except OSError as error:
@@ -154,7 +158,7 @@ def writing(path: Path) -> Iterator[None]:
 
 
 def raise_read_error(error: OSError, path: Path) -> NoReturn:
-    """Raise the ``StoreError`` for ``error`` that came from reading ``path``."""
+    """Raise the ``StoreError`` for an error from reading ``path``."""
     if error.errno in _FAILED:
         raise_write_error(error, path)
     raise NotWritable(f"cannot read {path}: {error.strerror}", hint="check its permissions", path=str(path)) from error
@@ -188,10 +192,10 @@ def replace_file(path: Path, data: bytes, *, mode: int | None = None) -> None:
 def create_file(
     path: Path, *, mode: int = PRIVATE_FILE, durable: bool = True, like: os.stat_result | None = None
 ) -> Iterator[BinaryIO]:
-    """Open a new file at ``path`` for writing; durable when the block ends, gone when the block raises.
+    """Open a new file at ``path`` for writing; it is durable when the block ends, and removed if the block raises.
 
-    ``durable`` false does not wait for the disk, for files such as generated data. With ``like`` it gets that file's owner,
-    group and mode, and until it is written only its owner may read it.
+    ``durable`` false does not wait for the disk, for files such as generated data. With ``like`` the file gets that
+    file's owner, group and mode, and until it is complete only its owner may read it.
     """
     with writing(path):
         descriptor = os.open(
@@ -215,10 +219,11 @@ def create_file(
 
 
 def write_new_file(path: Path, data: bytes, before: Callable[[], object] = lambda: None) -> None:
-    """Write ``data`` into the new file ``path``, durably, all or nothing. Raises AlreadyExists, StoreBusy when another process is at it.
+    """Create the file ``path`` with ``data``, durably, completely or not at all; raises AlreadyExists, and StoreBusy if
+    another process is creating it.
 
-    Until it is whole it has a name beside ``path``; what a killed process left there is written over. ``before`` is called before it gets
-    its own.
+    It is written under a temporary name beside ``path``, where leftovers of a killed process are overwritten.
+    ``before`` is called just before the file gets its final name.
     """
     unfinished = _unfinished(path)
     with writing(path):
@@ -231,7 +236,8 @@ def write_new_file(path: Path, data: bytes, before: Callable[[], object] = lambd
 
 @contextmanager
 def alone_at(path: Path) -> Iterator[None]:
-    """Keep other processes that ask so from ``path``, between reading and replacing it; raises StoreBusy, NotWritable."""
+    """Lock ``path`` against other callers of this function while it is read and replaced; raises StoreBusy,
+    NotWritable."""
     unfinished = _unfinished(path)
     with open(open_lock_file(unfinished), "wb") as file:
         _lock(file.fileno(), unfinished)
@@ -242,15 +248,16 @@ def alone_at(path: Path) -> Iterator[None]:
 
 
 def _unfinished(path: Path) -> Path:
-    """Return the name beside ``path`` that it has until it is whole; raises AlreadyExists for ``.`` and ``/``, which have no name."""
+    """Return the temporary name beside ``path`` for an incomplete file; raises AlreadyExists if ``path`` has no name
+    (``/``)."""
     if not path.name:
         raise_write_error(OSError(errno.EEXIST, os.strerror(errno.EEXIST)), path)
     return path.with_name(f".{path.name}.pulsar-admin")
 
 
 def _write_and_name(file: BinaryIO, data: bytes, names: tuple[Path, Path], before: Callable[[], object]) -> None:
-    """Write ``data`` into ``file``, which is locked, call ``before``, and rename it from the first to the second of ``names``; on any
-    error it is gone."""
+    """Write ``data`` into the locked ``file``, call ``before``, and rename the file from the first of ``names`` to the
+    second; on any error it is removed."""
     unfinished, path = names
     try:
         file.truncate(0)
@@ -270,10 +277,10 @@ def _check_free(path: Path) -> None:
 
 
 def replace_like(path: Path, data: bytes, beside: str, like: Path | None = None) -> None:
-    """Replace the file ``path`` with ``data``, durably; owner, group and mode stay, or are those of ``like``. Until then ``data`` is in the
-    file ``beside``, of the same directory.
+    """Replace the file ``path`` with ``data``, durably; owner, group and mode stay, or are those of ``like``.
 
-    A fixed name, so that what a process leaves that is killed is replaced by the next.
+    The data is first written to the file ``beside`` in the same directory. As that name is fixed, the next call
+    replaces what a killed process left there.
     """
     temporary = path.with_name(beside)
     remove_file(temporary)
@@ -289,7 +296,7 @@ def check_new(path: Path, hint: str = "name a new directory") -> None:
 
 
 def check_may_write_for(path: Path) -> None:
-    """Raise Refused unless this process may give what it writes beside ``path`` the owner and group of ``path``."""
+    """Raise Refused unless this process may give new files beside ``path`` the owner and group of ``path``."""
     like = path.stat()
     if os.geteuid() and (like.st_uid != os.geteuid() or like.st_gid not in {os.getegid(), *os.getgroups()}):
         raise Refused(
@@ -300,7 +307,7 @@ def check_may_write_for(path: Path) -> None:
 
 
 def keep_owner(descriptor: int, like: os.stat_result) -> None:
-    """Give the open file the owner, group and mode of ``like``; raises OSError if the operating system does not let us."""
+    """Give an open file the owner, group and mode of ``like``; raises OSError if the operating system refuses."""
     os.fchown(descriptor, like.st_uid, like.st_gid)
     os.fchmod(descriptor, stat.S_IMODE(like.st_mode))
 
@@ -319,9 +326,10 @@ def create_directory(path: Path, *, exist_ok: bool = False, mode: int = PRIVATE_
 
 @contextmanager
 def new_directory(path: Path) -> Iterator[Path]:
-    """Hand out a directory beside ``path`` that gets ``path``'s name when the block ends, and is gone when the block raises.
+    """Hand out a new directory: it is renamed to ``path`` when the block ends, and removed if the block raises.
 
-    What a killed process left there is removed. Raises StoreBusy when another process is at it, AlreadyExists when ``path`` exists then.
+    Leftovers of a killed process are removed. Raises StoreBusy if another process is creating ``path``, AlreadyExists
+    if it exists at the end.
     """
     unfinished = _unfinished(path)
     create_directory(unfinished, exist_ok=True)
@@ -347,10 +355,10 @@ _SCRATCH = "pulsar-admin-scratch-"
 
 
 class Scratch:
-    """A new directory below the directory of temporary files, for files that are not kept; ``close`` removes it.
+    """A new directory among the temporary files; ``close`` removes it.
 
-    It is locked until then. That of a process that was killed is not, and is removed by the next process that makes one.
-    Raises DiskFull, NotWritable.
+    It is locked until then, so that the next process that creates one can recognize and remove those of killed
+    processes. Raises DiskFull, NotWritable.
     """
 
     def __init__(self) -> None:
@@ -379,7 +387,7 @@ class Scratch:
                 return path, descriptor
 
     def close(self) -> None:
-        """Remove it; what cannot be removed is left to the next process."""
+        """Remove the directory; content that cannot be removed now is left to the next process."""
         import shutil
 
         shutil.rmtree(self.path, ignore_errors=True)
@@ -398,7 +406,7 @@ def scratch_directory() -> Iterator[Path]:
 
 @cache
 def _remove_left_scratch(directory: str) -> None:
-    """Remove the scratch directories below ``directory`` that are ours and that no process holds."""
+    """Remove this user's scratch directories below ``directory`` that no process has locked."""
     with suppress(OSError):
         for name in os.listdir(directory):
             if name.startswith(_SCRATCH):
@@ -420,7 +428,7 @@ def _remove_if_left(path: str) -> None:
 
 
 def _lock(descriptor: int, path: Path) -> None:
-    """Lock the open file or directory, which is at ``path`` unless another process has removed it meanwhile."""
+    """Lock the open file or directory at ``path``; raises StoreBusy if another process has locked or removed it."""
     import fcntl
 
     with suppress(BlockingIOError, FileNotFoundError):
@@ -444,7 +452,7 @@ def rename(source: Path, target: Path) -> None:
 
 
 def cut_file(path: Path, size_bytes: int) -> None:
-    """Make the file ``path`` end at ``size_bytes``, durably."""
+    """Truncate the file ``path`` to ``size_bytes``, durably."""
     with writing(path):
         descriptor = open_regular(path, os.O_WRONLY)
         try:
@@ -464,7 +472,7 @@ def write_at(path: Path, offset: int, data: bytes) -> None:
 
 
 def sync_file(path: Path) -> None:
-    """Make what was written to the file ``path`` durable."""
+    """Make the bytes written to the file ``path`` durable."""
     with writing(path):
         descriptor = open_regular(path)
         try:
@@ -476,12 +484,12 @@ def sync_file(path: Path) -> None:
 def copy_file(
     source: Path, target: Path, *, durable: bool = True, like: os.stat_result | None = None, leaves_cache: bool = False
 ) -> None:
-    """Copy ``source`` to the new file ``target`` with its mode; holes of a sparse file stay holes. ``durable``, ``like``: as of
-    ``create_file``.
+    """Copy ``source`` to the new file ``target`` with its mode; holes of a sparse file stay holes.
 
-    ``leaves_cache``: of ``source`` nothing is in the page cache afterwards that was not before.
+    ``durable``, ``like``: as in ``create_file``. ``leaves_cache``: pages of ``source`` that only this copy brought into
+    the page cache are evicted again.
     """
-    from pulsar_admin.store.pace import PACE, ColdPages  # no question copies
+    from pulsar_admin.store.pace import PACE, ColdPages  # commands that only read never copy
 
     with (
         _open_to_copy(source) as reader,
@@ -500,7 +508,7 @@ def copy_file(
 
 
 def _mode_of_copy(descriptor: int) -> int:
-    """Return who may read and write a copy: whom its source lets do so, and its owner."""
+    """Return the mode of a copy: the source's permissions to read and write, and always the owner's."""
     return PRIVATE_FILE | (stat.S_IMODE(os.fstat(descriptor).st_mode) & 0o666)
 
 
@@ -532,10 +540,10 @@ def _entries(directory: Path) -> list[Path]:
 
 
 def copy_tree(source: Path, target: Path) -> None:
-    """Copy a directory to the new directory ``target``, durably, with owners, modes (writable to the owner) and
+    """Copy a directory to the new directory ``target``, durably, with owners, modes (always writable to the owner) and
     times.
 
-    Only its owner can look into ``target`` before it is complete. A user who may not change owners owns the copy.
+    Until the copy is complete, only its owner can enter ``target``. A user who may not change owners owns the copy.
     Links are not followed, and special files are left out: see ``check_copyable``.
     """
     create_directory(target)
@@ -569,7 +577,7 @@ def _copy_stat(source: Path, target: Path) -> None:
 
 
 def remove_tree(path: Path) -> None:
-    """Remove the directory ``path`` and all in it; nothing there is fine."""
+    """Remove a directory with all its content; no error if it does not exist."""
     import shutil  # 2.5 ms; every command loads this module
 
     try:
@@ -581,7 +589,7 @@ def remove_tree(path: Path) -> None:
 
 
 def remove_file(path: Path) -> None:
-    """Remove the file ``path``; nothing there is fine."""
+    """Remove a file; no error if it does not exist."""
     with writing(path):
         path.unlink(missing_ok=True)
 
@@ -606,9 +614,10 @@ def link_by_name(source: Path, link: Path) -> None:
 
 
 def reserve_file(path: Path, size_bytes: int) -> None:
-    """Give the file ``path`` (created when missing) real blocks for ``size_bytes``; raises DiskFull. Its bytes are kept.
+    """Allocate disk blocks for ``size_bytes`` of the file ``path`` (created if missing), keeping its bytes; raises
+    DiskFull.
 
-    A process that maps a file with a hole dies where the disk has no block for it.
+    A process that maps a file with a hole is killed if the disk has no block for it.
     """
     with writing(path):
         descriptor = open_regular(path, os.O_RDWR | os.O_CREAT, mode_below(path.parent))
@@ -630,7 +639,7 @@ def has_room(path: Path) -> bool:
 
 
 def sync_directory(path: Path) -> None:
-    """Make the names in directory ``path`` durable."""
+    """Make the names in a directory durable."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
@@ -639,7 +648,7 @@ def sync_directory(path: Path) -> None:
 
 
 def open_lock_file(path: Path, *, create: bool = True) -> int:
-    """Open the file that a writer locks, and ``create`` it when it is missing; returns its descriptor. Contents are kept."""
+    """Open the file that a writer locks, keeping its content, and ``create`` it if missing; return its descriptor."""
     try:
         return open_regular(path, os.O_RDWR | (os.O_CREAT if create else 0), mode_below(path.parent))
     except IsADirectoryError:

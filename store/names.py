@@ -36,7 +36,7 @@ _MANY_NAMES = 1 << 14
 
 
 class FileKind(StrEnum):
-    """What a file of a bookie is whose records are entries."""
+    """The kind of a bookie's file that holds entries."""
 
     ENTRY_LOG = "entry-log"
     JOURNAL = "journal"
@@ -67,7 +67,8 @@ def decode_name(component: str) -> str:
 
 
 def in_hash_order(names: Iterable[str]) -> list[str]:
-    """Return ``names`` in the order of a Java HashMap or HashSet that got them one after the other: what many of Pulsar's answers have."""
+    """Return ``names`` in the order in which a Java HashMap or HashSet iterates over them after inserting them in this
+    order, as many of Pulsar's answers list them."""
     listed = list(names)
     size = 16
     while len(listed) > size * 3 // 4:
@@ -87,7 +88,8 @@ def in_hash_order(names: Iterable[str]) -> list[str]:
 
 
 def _in_hash_order_at_once(names: list[str], size: int) -> list[str]:
-    """Return ``names`` in the order of a Java HashMap of ``size`` buckets, a letter of thousands of them at a time."""
+    """Return ``names`` in the order in which a Java HashMap of ``size`` buckets iterates over them, computed with
+    numpy."""
     import numpy as np  # 70 ms
 
     codes = np.zeros(len(names), np.uint32)
@@ -106,7 +108,8 @@ def _in_hash_order_at_once(names: list[str], size: int) -> list[str]:
 
 
 def shell_word(name: object) -> str:
-    """Return ``name`` as one word of a shell command that a message suggests: names come from data, and commands are pasted."""
+    """Return ``name`` quoted as one word of a shell: it comes from data, and users paste the commands that messages
+    suggest."""
     text = str(name)
     if text and text.isascii() and all(letter.isalnum() or letter in "_@%+=:,./-" for letter in text):
         return text
@@ -120,7 +123,8 @@ def shell_word(name: object) -> str:
 
 
 def _ansi_c(letter: str) -> str:
-    """Return ``letter`` as it stands between ``$'`` and ``'``: never as a quote, which ends the word in an sh without ``$'``."""
+    """Return ``letter`` as written between ``$'`` and ``'``: never as a quote, which ends the word in an sh without
+    ``$'``."""
     if letter.isprintable() and letter not in "\\'":
         return letter
     is_byte = "\udc80" <= letter <= "\udcff"  # of a path that is no UTF-8
@@ -130,7 +134,7 @@ def _ansi_c(letter: str) -> str:
 
 
 def is_encoded(component: str) -> bool:
-    """Return whether a metadata path component is as ``encode_name`` writes its name; the letters decide for most of them."""
+    """Return whether a metadata path component is exactly what ``encode_name`` returns for its name."""
     return _UNCHANGED.fullmatch(component) is not None or encode_name(decode_name(component)) == component
 
 
@@ -157,7 +161,7 @@ class Position(Struct, frozen=True, order=True):
 
 
 class MessagePosition(Position, frozen=True):
-    """A message's place: its JSON has the index in the batch always, -1 where the entry is no batch."""
+    """A message's position; its JSON always has the batch index, −1 if the entry is not a batch."""
 
 
 EARLIEST = Position(-1, -1)
@@ -210,7 +214,8 @@ _NAME = re.compile(r"[-=:.\w]+")
 
 
 def is_allowed_name(text: str) -> bool:
-    """Whether a tenant, namespace, cluster … may be made by the name ``text`` (upstream ``NamedEntity``; no empty one)."""
+    """Whether a new tenant, namespace, cluster … may have this name (upstream ``NamedEntity``); an empty one may
+    not."""
     return re.fullmatch(_NAME.pattern, text, re.ASCII) is not None
 
 
@@ -231,10 +236,11 @@ def parse_namespace(text: str) -> NamespaceName:
 
 
 class TopicName(Answer, frozen=True, order=True):
-    """A persistent topic or one partition of one, a scalable topic or one of its segments.
+    """A persistent topic or a partition of one, or a scalable topic or a segment of one.
 
-    The ``local_name`` of a segment is ``TOPIC/0000-7fff-3``. Of any other ``domain`` (a newer Pulsar's) it is a managed ledger alone,
-    which owns its ledgers: then ``local_name`` is what its metadata path has, not decoded, as how many parts it has is not known.
+    The ``local_name`` of a segment is ``TOPIC/0000-7fff-3``. A name with any other ``domain`` (of a newer Pulsar)
+    stands only for a managed ledger, which owns ledgers; its ``local_name`` is the rest of the metadata path, not
+    decoded, as the meaning of its parts is unknown.
     """
 
     namespace: NamespaceName
@@ -267,7 +273,7 @@ class TopicName(Answer, frozen=True, order=True):
 
     @property
     def schema_id(self) -> str:
-        """What Pulsar calls the schema of this name's base topic."""
+        """The id under which Pulsar keeps the schema of this name's base topic."""
         return f"{self.namespace}/{encode_name(self.whole.base.local_name)}"
 
     @property
@@ -277,7 +283,8 @@ class TopicName(Answer, frozen=True, order=True):
 
     @property
     def partition_index(self) -> int:
-        """The number after the last ``-partition-``; −1 without one, and for one that no Java int prints (``t-partition-07``: a topic)."""
+        """The number after the last ``-partition-``; −1 if there is none, or if Java does not print it like that
+        (``t-partition-07`` is a topic)."""
         _, found, number = self.local_name.rpartition(PARTITION_SUFFIX)
         if not found or not number.isascii() or not number.isdigit() or len(number) > _INT_DIGITS:
             return -1
@@ -286,7 +293,7 @@ class TopicName(Answer, frozen=True, order=True):
 
     @property
     def is_partition(self) -> bool:
-        """Whether the name has a partition's suffix, which may be of partition 0."""
+        """Whether the name ends in ``-partition-N``."""
         return self.partition_index >= 0
 
     @property
@@ -298,18 +305,20 @@ class TopicName(Answer, frozen=True, order=True):
 
     @property
     def whole(self) -> TopicName:
-        """The scalable topic of a segment; any other name itself."""
+        """The scalable topic that a segment belongs to; any other name itself."""
         if self.domain != SEGMENT:
             return self
         return TopicName(self.namespace, self.local_name.rpartition("/")[0], SCALABLE)
 
     @property
     def scalable_path(self) -> str:
-        """Metadata path of the segments' DAG of a scalable topic, also of the one that a persistent topic was migrated to."""
+        """Metadata path of a scalable topic's DAG of segments; for a persistent topic, of the one it was migrated
+        to."""
         return f"{SCALABLE_TOPICS}/{self.namespace}/{encode_name(self.whole.local_name)}"
 
     def segment(self, start: int, end: int, segment_id: int) -> TopicName:
-        """Return the name of the segment of a scalable topic with these hashes and this id (upstream ``SegmentTopicName``)."""
+        """Return the name of a segment of this scalable topic (upstream ``SegmentTopicName``); ``start``, ``end``: its
+        hashes."""
         return TopicName(self.namespace, f"{self.local_name}/{start:04x}-{end:04x}-{segment_id}", SEGMENT)
 
     def partition(self, index: int) -> TopicName:
@@ -317,20 +326,20 @@ class TopicName(Answer, frozen=True, order=True):
         return TopicName(self.namespace, f"{self.local_name}{PARTITION_SUFFIX}{index}", self.domain)
 
     def cursor_path(self, cursor: str) -> str:
-        """Metadata path of the cursor's ManagedCursorInfo; ``cursor`` in clear."""
+        """Metadata path of the cursor's ManagedCursorInfo; ``cursor``: its name, not encoded."""
         return f"{self.path}/{encode_name(cursor)}"
 
     def pending_ack(self, subscription: str) -> TopicName:
-        """The topic that logs what transactions acknowledge of ``subscription``, as a broker of 4.2 or newer names it."""
+        """The topic that logs a subscription's acknowledgements in transactions, as brokers from 4.2 on name it."""
         return self.pending_acks(subscription)[0]
 
     def pending_acks(self, subscription: str) -> list[TopicName]:
-        """The topics that may log what transactions acknowledge of ``subscription``, that of the newest broker first."""
+        """The topics that may log a subscription's acknowledgements in transactions, the newest brokers' name first."""
         return [TopicName(self.namespace, name) for name in pending_ack_names(self.local_name, subscription)]
 
     @property
     def is_system(self) -> bool:
-        """Whether ``topics list`` hides it (upstream SystemTopicNames)."""
+        """Whether ``topics list`` hides the topic (upstream SystemTopicNames)."""
         if (
             "__" not in self.local_name and self.namespace.tenant != "pulsar"
         ):  # nearly all; there may be a million topics
@@ -339,7 +348,8 @@ class TopicName(Answer, frozen=True, order=True):
 
     @property
     def is_of_transactions(self) -> bool:
-        """Whether ``topics list`` hides it even among system topics (upstream ``isTransactionInternalName``)."""
+        """Whether ``topics list`` hides the topic even when it lists system topics (upstream
+        ``isTransactionInternalName``)."""
         if str(self.namespace) == "pulsar/system" and self.local_name.startswith(
             (TRANSACTION_LOG_PREFIX, "transaction_coordinator_assign")
         ):
@@ -348,17 +358,18 @@ class TopicName(Answer, frozen=True, order=True):
 
 
 def pending_ack_names(local: str, subscription: str) -> dict[str, None]:
-    """Return the names that brokers give the log of transactions' acknowledgements (``MLPendingAckStore``): from 4.2 on the subscription
-    is encoded in it."""
+    """Return the names that brokers give the log of a subscription's acknowledgements in transactions
+    (``MLPendingAckStore``): from 4.2 on the subscription is encoded, before it was not."""
     return dict.fromkeys(f"{local}-{one}{PENDING_ACK_SUFFIX}" for one in (encode_name(subscription), subscription))
 
 
 _SEGMENT = r"(?i)([0-9a-f]{1,4})-([0-9a-f]{1,4})-([0-9]{1,18})"
-"""What a segment is called below its topic: the first and the last of its hashes, and its id."""
+"""The name of a segment within its topic: its first and last hash, and its id."""
 
 
 class TopicSelection(Struct, frozen=True):
-    """Which topics are meant, none of a broker's own: those named, or all of the store, or those whose names match a glob."""
+    """The topics that a command is about: the named ones, all of the store, or those whose names match the glob
+    ``pattern``; the latter two without the broker's own topics."""
 
     topics: tuple[TopicName, ...] = ()
     all_topics: bool = False
@@ -366,7 +377,7 @@ class TopicSelection(Struct, frozen=True):
 
     @property
     def single(self) -> TopicName | None:
-        """The one topic named, or None where several are meant."""
+        """The topic if exactly one is named, else None."""
         return self.topics[0] if len(self.topics) == 1 else None
 
 
@@ -422,7 +433,11 @@ def parse_scalable(text: str) -> TopicName:
 
 
 def parse_topics(texts: Sequence[str], pattern: str | None = None) -> TopicSelection:
-    """Parse names of topics, or take those of ``pattern``, a glob; neither: all topics. Raises InvalidValue."""
+    """Return the selection of the named topics, or of those that match the glob ``pattern``; without either, of all
+    topics.
+
+    Raises InvalidValue.
+    """
     if texts and pattern is not None:
         raise InvalidValue("give topics or a pattern, not both", value=pattern)
     glob = None if pattern is None else _text(pattern)
@@ -442,7 +457,8 @@ def topic_of_path(path: str) -> TopicName | None:
 
 
 def _is_segment(parts: list[str]) -> bool:
-    """Whether a path is of a segment of the scalable topic ``persistent``, not of a namespace ``segment`` as before Pulsar 2.0.
+    """Whether a managed ledger's path, split at slashes, is that of a segment of a scalable topic called
+    ``persistent``. Before Pulsar 2.0 such a path could be a topic in a namespace called ``segment``.
 
     Upstream (5.0.1): a segment is named by its range of hashes and its id, ``0000-7fff-3``.
     """
@@ -450,8 +466,7 @@ def _is_segment(parts: list[str]) -> bool:
 
 
 def managed_ledger_of_path(path: str) -> TopicName | None:
-    """Return the name of the managed ledger at the metadata ``path``, of any domain, if there is one; None for a path that can have
-    none."""
+    """Return the name of the managed ledger at a metadata path, of any domain; None if the path cannot have one."""
     topic = topic_of_path(path)
     parts = path.split("/")
     if topic is not None or len(parts) < 6 or parts[1] != "managed-ledgers" or parts[4] == PERSISTENT:
@@ -466,9 +481,10 @@ def managed_ledger_of_path(path: str) -> TopicName | None:
 
 
 def parse_owner(text: str) -> TopicName:
-    """Parse the name of a managed ledger of any domain, as ``str`` of a ``TopicName`` has it; raises InvalidValue.
+    """Return the managed ledger, of any domain, that a text names in the form of ``str(TopicName)``; raises
+    InvalidValue.
 
-    Metadata may hold names that nobody may type, such as an empty one.
+    Metadata may hold names that users may not give, such as an empty one.
     """
     domain, found, rest = text.partition("://")
     parts = rest.split("/", 2)
@@ -486,7 +502,7 @@ def parse_managed_ledger(text: str) -> TopicName:
 
 
 def java_hash(text: str) -> int:
-    """Return upstream's ``JavaStringHash``: which partition a key goes to."""
+    """Return upstream's ``JavaStringHash`` of a text, which decides the partition of a key."""
     units = text.encode("utf-16-be")
     found = 0
     for index in range(0, len(units), 2):

@@ -1,6 +1,6 @@
-"""How this process reads much: not faster than it is told, and leaving the page cache as it found it.
+"""Reads large files below a rate limit, and leaves the page cache as it was.
 
-Production beside it keeps its share of the disk, and what it has in memory.
+Other processes on the machine, such as a bookie, keep their share of the disk and their cached pages.
 """
 
 import os
@@ -14,19 +14,19 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 class Pace:
-    """A bound on the bytes that are read a second; none until ``limit`` is called."""
+    """A limit on the bytes read per second; there is none until ``limit`` is called."""
 
     def __init__(self) -> None:
         self.unlimit()
 
     def limit(self, bytes_a_second: int) -> None:
-        """Limit all further reading to this rate, in any second and on average."""
+        """Limit all further reading to this rate, on average and within each second."""
         self._rate = bytes_a_second
         self._next = time.monotonic()
         self.step_bytes = max(bytes_a_second // _STEPS_A_SECOND, _LEAST_STEP_BYTES)
 
     def unlimit(self) -> None:
-        """Read as fast as it goes."""
+        """Remove the limit."""
         self._rate = 0
         self._next = 0.0
         self.step_bytes = 1 << 62
@@ -34,7 +34,7 @@ class Pace:
 
     @contextmanager
     def limited(self, bytes_a_second: int | None) -> Iterator[None]:
-        """Limit reading within the block to this rate, None: unchanged."""
+        """Limit reading within the block to this rate; None leaves the rate unchanged."""
         before = self._rate
         if bytes_a_second is not None:
             self.limit(bytes_a_second)
@@ -51,7 +51,7 @@ class Pace:
         return self._rate > 0
 
     def take(self, count: int) -> None:
-        """Wait until ``count`` bytes, which were read, are within the bound. Time in which nothing was read is no credit."""
+        """Wait until ``count`` bytes that were read are within the limit; time without reading is not credited."""
         if self._rate:
             now = time.monotonic()
             self._next = max(self._next, now) + count / self._rate
@@ -59,15 +59,15 @@ class Pace:
 
 
 PACE = Pace()
-"""That of this process."""
+"""The rate limit of this process."""
 
 
 class ColdPages:
-    """The pages of an open file that were not in the page cache when it was opened; ``drop`` removes these.
+    """The pages of an open file that were not in the page cache when it was opened; ``drop`` evicts them.
 
-    Pages that were cached may be in use by production and stay; so do all pages where the system does not tell, as for
-    a file that the user neither owns nor may write (``mincore`` since Linux 5.2). With ``ours``, for a copy just
-    written, all pages are dropped.
+    Pages that were cached may be in use by other processes and stay. So do all pages if the system does not tell which
+    are cached, as for a file that the user neither owns nor may write (``mincore`` since Linux 5.2). With ``ours``, for
+    a copy just written, all pages are evicted.
     """
 
     def __init__(self, descriptor: int, start: int, end: int, *, ours: bool = False) -> None:
@@ -82,7 +82,7 @@ class ColdPages:
         )
 
     def drop(self, start: int, end: int) -> None:
-        """Drop what was cold of the bytes from ``start`` to ``end``; of a page that ``end`` lies in, nothing."""
+        """Evict the whole pages between ``start`` and ``end`` that were not cached before."""
         page = max(-(-(start - self._start) // _PAGE_BYTES), 0)
         last = max(min((end - self._start) // _PAGE_BYTES, len(self._hot)), 0)  # below 0 it would count from the end
         while (page := self._hot.find(0, page, last)) >= 0:
@@ -93,12 +93,12 @@ class ColdPages:
             page = stop
 
     def drop_all(self) -> None:
-        """Drop all that was cold."""
+        """Evict all pages that were not cached before."""
         self.drop(self._start, self._start + len(self._hot) * _PAGE_BYTES)
 
 
 def _resident(descriptor: int, start: int, size_bytes: int, pages: int) -> bytes:
-    """Return 1 for each page of the file that is in the page cache, else 0; 1 for all where nobody tells. No page is touched."""
+    """Return a byte per page: 1 if it is in the page cache or the system does not tell, else 0; loads no page."""
     if not hasattr(os, "posix_fadvise"):
         return b"\1" * pages
     if not pages:

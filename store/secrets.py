@@ -11,7 +11,7 @@ _NAMES = rf"(?!credential_kind\b)[\w.-]*(?:{_WORDS})[\w.-]*"
 
 @cache
 def _patterns() -> tuple[tuple[re.Pattern[str], str], ...]:
-    """Patterns of secrets, and their replacements. Compiled on use: 1 ms, and few messages hold an = or @."""
+    """Return patterns of secrets with their replacements; compiled on use: 1 ms, and few messages hold an = or @."""
     return (
         # key:secret@ of a URL of objects: a secret may have slashes, and a path that was made of a URL has one less
         (
@@ -39,7 +39,8 @@ def hide_secrets(text: str) -> str:
 
 
 def hide_url(url: str) -> str:
-    """Return a URL without what may be secret in it, blanks and quotes in a token or not."""
+    """Return a URL with its user, password and other secrets replaced by ``***``, even secrets with blanks or
+    quotes."""
     scheme, found, rest = url.partition("://")
     if not found:
         return hide_secrets(url)

@@ -146,7 +146,7 @@ def parse_size_bytes(text: str, *, allow_negative: bool = False) -> int:
 
 
 class FromNow(int):
-    """Epoch ms that were counted from "now" (``3h``, ``-2h``, ``now``): at another time the same words mean another moment."""
+    """An epoch time in ms that was given relative to now (``3h``, ``now``): later, the same text means another time."""
 
 
 _NAMED_OFFSET = r"(?ai)(?:UTC|GMT|Z)?([+-])(\d{1,2}):?(\d\d)?"
@@ -309,7 +309,7 @@ def _in_range(time_ms: int, text: str) -> int:
 
 
 def format_time_ms(time_ms: int, zone: tzinfo | None = None) -> str:
-    """Return ISO 8601 with milliseconds, in UTC or with ``zone``'s offset; a time that no calendar holds stays ``<n>ms``."""
+    """Return a time in ISO 8601 with milliseconds, in UTC or with ``zone``'s offset; ``<n>ms`` beyond the calendar."""
     if not -62135596800000 <= time_ms <= MAX_TIME_MS:
         return f"{time_ms}ms"
     second, offset = _format_second(time_ms // 1000, zone)
@@ -317,12 +317,12 @@ def format_time_ms(time_ms: int, zone: tzinfo | None = None) -> str:
 
 
 def shown_time(time_ms: int) -> str:
-    """Return a time for a sentence: in the zone that was asked for, else UTC."""
+    """Return a time for a sentence, in the zone that the user chose, else in UTC."""
     return format_time_ms(time_ms, shown_zone.get())
 
 
 def shown_with_age(time_ms: int, now_ms: int) -> str:
-    """Return a time with how far it is from now: ``2026-11-21T09:23:24.483Z (2h36m ago)``."""
+    """Return a time and its distance from now: ``2026-11-21T09:23:24.483Z (2h36m ago)``."""
     age_ms = now_ms - time_ms
     return (
         f"{shown_time(time_ms)} ({f'{format_age_ms(age_ms)} ago' if age_ms >= 0 else f'in {format_age_ms(-age_ms)}'})"
@@ -330,7 +330,7 @@ def shown_with_age(time_ms: int, now_ms: int) -> str:
 
 
 def shown_minute(time_ms: int) -> str:
-    """Return a time to the minute, in the zone that was asked for, else UTC: ``2026-11-21T09:42Z``."""
+    """Return a time to the minute, in the zone that the user chose, else in UTC: ``2026-11-21T09:42Z``."""
     text = shown_time(time_ms)
     return text[:16] + text[23:] if text[10:11] == "T" else text
 
@@ -377,7 +377,7 @@ def format_duration_ms(duration_ms: int) -> str:
 
 
 def moment(time_ms: int | None) -> datetime | None:
-    """Return a time as a datetime in UTC; None for none, and for one that a broken clock wrote and no calendar holds."""
+    """Return a time in ms as a datetime in UTC; None for None, and for a time beyond the calendar."""
     if time_ms is None or not _YEAR_1_MS <= time_ms <= MAX_TIME_MS:
         return None
     return _EPOCH_START + timedelta(milliseconds=time_ms)

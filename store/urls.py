@@ -1,7 +1,8 @@
-"""Files at URLs, which pyarrow's file systems read; and those of which only the beginning is on this machine.
+"""Files at URLs, read through pyarrow's file systems, and files of which only the beginning is stored on this machine.
 
-A URL is anything that ``pyarrow.fs.FileSystem.from_uri`` opens (s3, gs, hdfs, file); its query, such as ``?region=…&endpoint_override=…``,
-goes along. Of an entry log at a URL an import keeps the beginning, see ``store.files.url_of``: all else is read where it is.
+A URL is anything that ``pyarrow.fs.FileSystem.from_uri`` opens (s3, gs, hdfs, file); its query, such as
+``?region=…&endpoint_override=…``, is passed on. An import stores the beginning of an entry log at a URL
+(``store.files.url_of``); all other bytes are read from the URL.
 """
 
 import os
@@ -49,7 +50,7 @@ _PARAMETERS = {
 
 
 def is_url(path: str) -> bool:
-    """Whether a path is for pyarrow's file systems."""
+    """Whether a path is a URL, to be opened by pyarrow's file systems."""
     return "://" in path
 
 
@@ -100,7 +101,7 @@ def _explained(where: str, text: str) -> errors.StoreError:
 
 
 def file_system_of(url: str) -> tuple[Any, str]:  # Any: pyarrow's FileSystem
-    """Return the file system and the path in it for ``url``; escapes as Hadoop takes them: spaces and ``%20`` stand for themselves."""
+    """Return the file system for ``url`` and the path in it; as in Hadoop, spaces and ``%20`` stand for themselves."""
     from pyarrow import fs
 
     base, mark, query = url.partition("?")
@@ -118,7 +119,8 @@ def file_system_of(url: str) -> tuple[Any, str]:  # Any: pyarrow's FileSystem
 
 
 def _parsed(url: str) -> tuple[Any, str]:  # Any: pyarrow's FileSystem
-    """Return the file system and the path that Arrow reads in ``url``; raises InvalidValue for a URL that it does not understand."""
+    """Return the file system and the path that Arrow derives from ``url``; raises InvalidValue for one that Arrow
+    refuses."""
     from pyarrow import ArrowInvalid, fs
 
     complete = url
@@ -142,14 +144,15 @@ def _family(scheme: str) -> str:
 
 @lru_cache
 def _hadoop(url: str) -> Any:  # Any: pyarrow's FileSystem
-    """Return a file system of Hadoop's, which this process keeps: once one is collected, the files that it opened are closed."""
+    """Return a Hadoop file system, kept for this process: when one is collected, the files that it opened are
+    closed."""
     return _parsed(url)[0]
 
 
 def info_of(system: Any, path: str) -> Any:  # Any: pyarrow's FileSystem and FileInfo
-    """Return what a file system knows of a path; raises OSError if it cannot tell.
+    """Return a file system's information on a path; raises OSError if it cannot be determined.
 
-    Of HDFS whose name node does not answer, Arrow says that the path is not found; only a listing fails.
+    If an HDFS name node does not answer, Arrow reports the path as not found; only a listing fails.
     """
     from pyarrow import fs
 
@@ -172,7 +175,7 @@ def read_bytes(path: str, start: int, count: int) -> bytes:
 
 
 def check_length(path: str, expected: int, found: int, hint: str) -> None:
-    """Raise SourceChanged for a file of fewer bytes than were expected."""
+    """Raise SourceChanged if fewer bytes were found than expected."""
     if found < expected:
         said = f"{path} became shorter: expected {expected} bytes or more, found {found}"
         raise errors.SourceChanged(said, hint=hint, path=path)
@@ -201,16 +204,16 @@ Opened = int | str
 
 
 def place_of(path: Path | str) -> str:
-    """Return where the bytes of a file are: its path, or the URL if only its beginning is there."""
+    """Return where the bytes of a file are: its path, or its URL if only the beginning is on this machine."""
     return url_of(path) or str(path)
 
 
 LISTED = ".url"
-"""Beside the directories that were fetched of a bookie's disk: the file with the URL or archive, without secrets."""
+"""The file beside fetched directories of a bookie with the URL or archive they came from, without secrets."""
 
 
 def fetched_from(directory: Path) -> str:
-    """Return the URL or archive of which a directory was fetched, without databases; "" for one that was not."""
+    """Return the URL or archive from which a directory was fetched (never its databases); "" if it was not fetched."""
     try:
         return read_file(directory.parent / LISTED).decode("utf-8", "replace")
     except OSError:
@@ -218,21 +221,21 @@ def fetched_from(directory: Path) -> str:
 
 
 def open_bytes(path: Path | str) -> Opened:
-    """Open a file, wherever its bytes are; raises OSError for one of this machine."""
+    """Open a file on this machine or at a URL for ``read_at``; raises OSError for a file on this machine."""
     place = place_of(path)
     return place if is_url(place) else open_regular(place)
 
 
 def close_bytes(opened: Opened) -> None:
-    """Close what ``open_bytes`` opened."""
+    """Close a file that ``open_bytes`` opened."""
     if isinstance(opened, int):
         os.close(opened)
 
 
 def read_at(opened: Opened, length: int, offset: int) -> bytes:
-    """Return up to ``length`` bytes at ``offset``; of a URL neighbouring bytes are read together, in blocks that stay for a while.
+    """Return up to ``length`` bytes at ``offset``; from a URL, whole blocks are read, and some of them are cached.
 
-    Raises SourceChanged for an object that is gone, and as ``translated``; OSError for a file.
+    Raises SourceChanged for an object that no longer exists, and as ``translated``; OSError for a file on this machine.
     """
     if isinstance(opened, int):
         return os.pread(opened, length, offset)
@@ -248,7 +251,7 @@ def read_at(opened: Opened, length: int, offset: int) -> bytes:
 
 
 def read_into(opened: Opened, data: memoryview, offset: int) -> int:
-    """Fill memory as ``read_at`` reads, from a file without a copy; return how many bytes there were."""
+    """Fill ``data`` from ``offset`` on, as ``read_at`` reads; return the number of bytes."""
     if isinstance(opened, int):
         return os.preadv(opened, [data], offset)
     raw = read_at(opened, len(data), offset)

@@ -1,5 +1,5 @@
-"""Counts and lists in sentences: ``1 entry is``, ``1,203 entries are``, ``7, 8 and 9``, ``7, 8 and 5 more``; the zone of times in them;
-and how answers are shown: on one line, and in a notebook as tables."""
+"""Counts and lists in sentences: ``1 entry is``, ``1,203 entries are``, ``7, 8 and 9``, ``7, 8 and 5 more``; the zone
+of times in them; and the one-line and notebook forms of answers."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,12 +26,12 @@ _PLURALS = {"batch": "batches", "copy": "copies", "entry": "entries"}
 
 
 def plural(count: int, one: str, many: str = "") -> str:
-    """Return ``one`` for a count of 1, else ``many``, which is ``one`` with an s, or what ``_PLURALS`` knows, where it is not given."""
+    """Return ``one`` for a count of 1, else ``many``, by default the plural in ``_PLURALS``, or ``one`` with an s."""
     return one if count == 1 else many or _PLURALS.get(one, f"{one}s")
 
 
 def listed(items: Iterable[object], most: int = 10) -> str:
-    """Return ``items`` as a sentence lists them: the first ``most`` of them, and how many more there are."""
+    """Return ``items`` as a sentence lists them: at most the first ``most``, and the number of the others."""
     words = [*map(str, items)]
     if len(words) > most:
         words = [*words[:most], f"{len(words) - most:,} more"]
@@ -39,7 +39,7 @@ def listed(items: Iterable[object], most: int = 10) -> str:
 
 
 def counted(count: int, one: str, many: str = "") -> str:
-    """Return ``count``, in groups of three digits, and the noun (with its verb, where ``one`` and ``many`` have one) that fits it."""
+    """Return ``count``, in groups of three digits, followed by ``one`` or ``many``: a noun, perhaps with its verb."""
     return f"{count:,} {plural(count, one, many)}"
 
 
@@ -49,7 +49,7 @@ def counted_messages(messages: int, uncounted_entries: int | None) -> str:
 
 
 def clean_text(text: str) -> str:
-    """Return ``text``, a name or one message, with every character that is not seen escaped, line breaks too."""
+    """Return a name or message with every invisible character escaped, line breaks included."""
     if text.isprintable():
         return text
     return re.sub(f"[{HIDDEN}]", lambda match: ascii(match[0])[1:-1], text)
@@ -65,32 +65,32 @@ def camel_case(name: str) -> str:
 
 @cache
 def json_keys(cls: type[Struct]) -> dict[str, str]:
-    """Return the JSON key of every field of ``cls`` that has one: not of those in its ``JSON_HIDDEN``."""
+    """Return the JSON key of each field of ``cls``, except those in its ``JSON_HIDDEN``."""
     hidden = getattr(cls, "JSON_HIDDEN", ())
     names = zip(cls.__struct_fields__, cls.__struct_encode_fields__, strict=True)
     return {name: camel_case(name) if name == key else key for name, key in names if name not in hidden}
 
 
 class Answer(Struct, frozen=True):
-    """A record that callers get. Its ``repr`` is one line: of its first fields, or of those that its class names in ``SHOWN``;
-    ``msgspec.structs.asdict`` returns all.
-    """
+    """A record that the Python API returns. Its ``repr`` is one line, with the fields that its class names in
+    ``SHOWN``, else the first ones; ``msgspec.structs.asdict`` returns all."""
 
     def __repr__(self) -> str:
         return one_line(self)
 
     def _repr_html_(self) -> str:
-        """Return a table of its fields, for a notebook."""
+        """Return a table of the record's fields, for a notebook."""
         return _record_html(self)
 
 
 class Sparse(Answer, frozen=True):
-    """A record whose JSON leaves out the fields that are None by default while they are None."""
+    """A record whose JSON omits each field that is None if None is its default."""
 
 
 @cache
 def optional_fields(cls: type[Struct]) -> frozenset[str]:
-    """Return the fields that JSON leaves out while they are None: those in ``JSON_OPTIONAL``, and those that ``Sparse`` says."""
+    """Return the fields of ``cls`` that JSON omits if they are None: those in ``JSON_OPTIONAL``, and in a ``Sparse``
+    those with the default None."""
     by_default = _defaults_of(cls).items() if issubclass(cls, Sparse) else ()
     return frozenset((*getattr(cls, "JSON_OPTIONAL", ()), *(name for name, value in by_default if value is None)))
 
@@ -103,7 +103,8 @@ Row = TypeVar("Row", covariant=True)
 
 
 class Rows(tuple[Row, ...]):
-    """Answers of one class, as a method returns them: a tuple whose ``repr`` is one line, and which a notebook shows as a table."""
+    """A tuple of answers of one class, as API methods return them; its ``repr`` is one line, a notebook shows it as a
+    table."""
 
     __slots__ = ()
 
@@ -128,7 +129,7 @@ def one_line(record: Any) -> str:  # Any: a Struct, or a named tuple of what the
 
 
 def public_fields(record: Any) -> dict[str, Any]:  # Any: as above
-    """Return the fields of ``record`` that callers are told of."""
+    """Return the fields of ``record`` that callers see, with their values."""
     names = record.__struct_fields__ if isinstance(record, Struct) else record._fields
     hidden = getattr(record, "JSON_HIDDEN", ())
     return {name: getattr(record, name) for name in names if not name.startswith("_") and name not in hidden}
@@ -137,10 +138,10 @@ def public_fields(record: Any) -> dict[str, Any]:  # Any: as above
 def line_of(
     kind: str, fields: Mapping[str, object], usual: Mapping[str, object] | None = None, *, is_whole: bool = True
 ) -> str:
-    """Return ``Kind(field=value, len(rows)=3 …)``, at most ``_MOST_LETTERS`` long.
+    """Return ``Kind(field=value, len(rows)=3 …)``, at most ``_MOST_LETTERS`` characters.
 
-    A longer one leaves out fields that are zero, empty or ``usual``. ``…`` stands for left-out fields, also where
-    ``fields`` are not all.
+    A longer line omits fields that are zero, empty or ``usual``. ``…`` marks omitted fields, also those missing in
+    ``fields`` (``is_whole`` false).
     """
     shown = [(_shown_field(name, value), _says(name, value, usual or {})) for name, value in fields.items()]
     if sum(len(text) + 2 for text, _ in shown) > _MOST_LETTERS:
@@ -157,7 +158,7 @@ def line_of(
 
 
 def bracketed(text: str) -> str:
-    """Return ``<text>``, cut to the length of a ``repr``: for answers that are not records."""
+    """Return ``<text>``, cut to the length of a ``repr``, for answers that are not records."""
     return f"<{shortened(text, _MOST_LETTERS - 2)}>"
 
 
@@ -169,12 +170,12 @@ def shortened(text: str, most: int) -> str:
 
 
 def _says(name: str, value: object, usual: Mapping[str, object]) -> bool:
-    """Whether a field says more than nothing, and more than usual."""
+    """Whether a field's value is neither empty (an id may be 0) nor the ``usual`` one."""
     return (says(value) or name.endswith("_id")) and value is not usual.get(name)
 
 
 def says(value: Any) -> bool:  # Any: of a field
-    """Whether a value is more than zero, empty or None."""
+    """Whether a value is neither zero, empty nor None."""
     return len(value) > 0 if hasattr(value, "__len__") else bool(value)
 
 
@@ -202,20 +203,20 @@ _HEAD, _WORDS, _NUMBER = (f' style="text-align: {side}"' for side in ("left", "l
 
 
 def schema_html(title: str, types: Iterable[tuple[str, str]]) -> str:
-    """Return a table of columns that are not read yet, and their types."""
+    """Return an HTML table of the names and types of columns, without rows."""
     cells = [[_cell("column", name), _cell("type", kind)] for name, kind in types]
     return f"<p>{_escaped(title)}</p>{_table(['column', 'type'], cells)}"
 
 
 def text_html(text: str) -> str:
-    """Return a text of several lines as it is."""
+    """Return a text of several lines as preformatted HTML."""
     from html import escape
 
     return f"<pre>{escape(text)}</pre>"
 
 
 def _record_html(record: object) -> str:
-    """Return a table of the fields of ``record`` that say something; what has rows is a table in it."""
+    """Return an HTML table of the fields of ``record`` that are not empty; rows in a field become an inner table."""
     fields = {name: value for name, value in public_fields(record).items() if says(value)}
     lines = (
         f"<tr><th{_HEAD}>{_escaped(name)}</th><td{_WORDS}>{_inner_html(name, value)}</td></tr>"
@@ -225,8 +226,9 @@ def _record_html(record: object) -> str:
 
 
 def _rows_html(rows: Iterable[object], count: int, keys: Iterable[object] = ()) -> str:
-    """Return a table of the first of ``count`` records of one class, each after its key where there are ``keys``: of the fields that the
-    class names in ``SHOWN``, else of all that say something.
+    """Return an HTML table of the first of ``count`` records of one class, each after its key if ``keys`` are given.
+
+    Its columns are the fields in the class's ``SHOWN``, else all that are not empty in every row.
     """
     first = [*islice(rows, _MOST_ROWS)]
     fields = [*map(public_fields, first)]
@@ -272,7 +274,7 @@ def _inner_html(name: str, value: object) -> str:
 
 
 def _text_of(value: object) -> str:
-    """Return a value as text: of an enumeration its word."""
+    """Return a value as text; for an enum member its string value, else its name."""
     if isinstance(value, Enum):
         return value.value if isinstance(value, str) else value.name
     return str(value)

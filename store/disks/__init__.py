@@ -1,3 +1,3 @@
-"""Rewriting the disks of bookies that are stopped."""
+"""Operations on the disks of stopped bookies."""
 
 OWNER = "pulsar-admin"

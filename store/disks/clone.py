@@ -64,9 +64,9 @@ class ClonedLedger(Struct, frozen=True):
 
 
 class CloneReport(Answer, frozen=True):
-    """The clone that was written, or with ``dry_run`` would be. ``boot_at``: the path at which it starts, by the command ``start``.
+    """The clone that was written, or with ``dry_run`` would be. ``boot_at``: the path at which ``start`` starts it.
 
-    ``renamed_from``: the cluster's old name, empty if it stays. ``missing``: ledger → how many of its entries no file has.
+    ``renamed_from``: the cluster's old name, empty if it stays. ``missing``: ledger → number of its entries in no file.
     """
 
     directory: str
@@ -201,8 +201,7 @@ def _iter_ledgers(txn: Txn, topics: frozenset[TopicName] | None) -> Iterator[Clo
 
 
 def iter_cloned(txn: Txn, ledger: Ledger) -> Iterator[tuple[Block, int]]:
-    """Yield the entries of a ledger that the clone gets, as (block, place in it): up to its end, or all entries of one
-    that is not closed."""
+    """Yield the entries of a ledger that the clone gets, as (block, place in it): up to its end, of an open one all."""
     is_closed = ledger.metadata is not None and ledger.metadata.state is ledgermetadata.LedgerState.CLOSED
     for block in iter_blocks(txn, ledger.ledger_id):
         end = block.index_of(ledger.last_entry_id + 1) if is_closed else len(block)
@@ -267,7 +266,7 @@ class CloneNodes(Struct, frozen=True):
             yield path.encode(), encode_value(stat._replace(owner=_OWNER), value)
 
     def iter_nodes(self, txn: Txn) -> Iterator[tuple[str, bytes, NodeStat]]:
-        """Yield path, value and times of the nodes that come from the store."""
+        """Yield (path, value, times) of the nodes that the clone takes from the store."""
         topics = self.topics or ()
         own = {own for topic in topics for own in (topic.path, topic.schema_path, topic.partitioned_path)}
         for node in iter_nodes(txn, "/"):
@@ -275,7 +274,7 @@ class CloneNodes(Struct, frozen=True):
                 yield self._path(node.path), self._value(node), node.stat
 
     def _keeps(self, node: Node, own: set[str]) -> bool:
-        """Whether the clone gets a node; ``own``: the nodes of its topics, where it does not get all."""
+        """Whether the clone gets a node; ``own``: the nodes of the chosen topics, if only some topics are cloned."""
         path = node.path
         if not node.value or node.stat.ephemeral or path.startswith(_LEFT_OUT):
             return False
@@ -319,7 +318,7 @@ def on_one_bookie(metadata: ledgermetadata.LedgerMetadata, bookie_id: str) -> le
 
 
 def _nowhere(key: str, value: Any) -> Any:  # Any: JSON
-    """Return the address of another cluster changed so that no server answers there."""
+    """Return the address in a property of another cluster, changed so that no server answers there."""
     if not value or not key.lower().replace("tls", "").endswith("url"):
         return value
     scheme, _, _ = str(value).partition("://")

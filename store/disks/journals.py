@@ -42,7 +42,7 @@ class JournalStop(Answer, frozen=True):
 
 
 class JournalPlace(NamedTuple):
-    """An entry in a journal: ``offset`` is that of its body."""
+    """An entry in a journal; ``offset``: where its body begins."""
 
     path: Path
     offset: int
@@ -57,7 +57,7 @@ def read_place(place: JournalPlace) -> bytes:
 
 
 class JournalSurvey(Struct):
-    """The contents of a bookie's journals. ``only_here``: entries that no start replays and no entry log has, digests verified."""
+    """The contents of a bookie's journals. ``only_here``: good entries that no start replays and no entry log has."""
 
     keys: dict[int, bytes] = field(default_factory=dict)
     fences: set[int] = field(default_factory=set)
@@ -76,8 +76,8 @@ class JournalSurvey(Struct):
 
 
 def survey_journals(bookie: Bookie, held: Entries, unproven: Container[int]) -> JournalSurvey:
-    """Read all journals of a bookie. ``held``: entries that its entry logs have; ``unproven``: ledgers whose digests
-    cannot be verified here."""
+    """Read all journals of a bookie. ``held``: entries in its entry logs; ``unproven``: ledgers without checkable
+    digests."""
     reader = _JournalReader(held, unproven)
     for current, mark in read_marks(bookie, []).items():
         journals = read_bookie_directory(current).journals
@@ -118,7 +118,7 @@ class _JournalReader:
         self.survey.files += 1
 
     def _replay(self, path: Path, whole: WholeFile, start: int, version: int) -> int:
-        """Note the record at which a replay from ``start`` fails; return the offset where the replay ends."""
+        """Record where a replay from ``start`` fails; return the offset at which the replay ends."""
         data, frames = whole.data, deque[Frame](maxlen=_LOOK_BACK)
         position, reason = find_stop(data, start, version, self._keys, frames.append)
         # Nothing stops this start: the zeros or the cut record at the end stay as they are.

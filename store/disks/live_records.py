@@ -81,7 +81,7 @@ def _by_entry(places: IndexRows) -> Array:
 
 
 class LocationsIndex:
-    """An open ``locations``."""
+    """An open ``locations`` database."""
 
     def __init__(self, database: Any, where: str) -> None:  # Any: rocksdict has no stubs
         self._database = database
@@ -273,7 +273,7 @@ _WINDOW_BYTES = 4 << 20
 
 
 class NewLog(Struct, frozen=True):
-    """A log that was written under its unfinished name; ``places``: of its records, in their order; ``digest``: of all their bytes."""
+    """A log written under its unfinished name; ``places``: of its records, in order; ``digest``: of all their bytes."""
 
     log_id: int
     unfinished: Path
@@ -283,7 +283,7 @@ class NewLog(Struct, frozen=True):
 
     @property
     def path(self) -> Path:
-        """Its name once it is one of the bookie's."""
+        """The name that the finished log gets."""
         return self.unfinished.with_name(entrylog.log_file_name(self.log_id))
 
 
@@ -306,7 +306,7 @@ class LogCompactor:
         self.logs: list[NewLog] = []
 
     def add(self, live: LiveRecords) -> None:
-        """Append live records."""
+        """Append the live records of a log, with a new log when one is full."""
         ends = np.cumsum(live.sizes)
         done = 0
         with open_file(live.path) as source:
@@ -407,7 +407,10 @@ def _read(source: BinaryIO, start: int, end: int) -> bytes:
 
 
 def check_written(log: NewLog) -> None:
-    """Read a log back and compare: the same entries in the same places, every digest right, the same bytes. Raises EntryLogCorrupt."""
+    """Read a new log back: it must have the same bytes, with the same entries in the same places, every digest right.
+
+    Raises EntryLogCorrupt.
+    """
     path = log.unfinished
     # Each digest type is found by trying, so the check needs no metadata, which may be wrong.
     nothing_known = LedgerDigests.of({})

@@ -1,4 +1,4 @@
-"""What the entry logs of a ledger directory hold, record by record, digests verified: a bitmap of entries a ledger."""
+"""Surveys the entry logs of a ledger directory record by record, verifying digests; entries are a bitmap per ledger."""
 
 from array import array
 from bisect import bisect_right
@@ -24,7 +24,7 @@ _NONE = BitMap64()
 
 
 class Entries:
-    """Entries by ledger."""
+    """Entry ids by ledger, as bitmaps."""
 
     def __init__(self) -> None:
         self.by_ledger: dict[int, BitMap64] = {}
@@ -66,12 +66,12 @@ class LogBatch(NamedTuple):
 
     @property
     def is_good(self) -> Array:
-        """Which records have a correct digest (bool each)."""
+        """Return a mask of the records with a correct digest (bool each)."""
         return has_good_digest(self.rows)
 
     @property
     def locations(self) -> Array:
-        """The locations of the records as the index stores them (i64 each)."""
+        """Return the locations of the records as the index stores them (i64 each)."""
         places: Array = (self.log_id << 32) + self.rows["offset"] + 4
         return places
 

@@ -115,7 +115,7 @@ Members = Callable[[Array], Array]
 
 
 class FileStamp(NamedTuple):
-    """Name, size and time of a file: equal stamps mean that nobody wrote to it."""
+    """Name, size and modification time of a file: while they are equal, nobody wrote to it."""
 
     name: str
     size_bytes: int
@@ -123,8 +123,7 @@ class FileStamp(NamedTuple):
 
 
 def read_state(storage: Storage) -> tuple[FileStamp, ...]:
-    """Return the logs of a storage and the files of its index, for comparing later; without the databases' lock files,
-    which we take ourselves."""
+    """Return the stamps of a storage's logs and index files, without LOCK files, which this process takes itself."""
     places = (storage.logs, *storage.databases)
     files = (file for place in places for file in place.iterdir() if not file.is_dir() and file.name != "LOCK")
     return tuple(sorted(FileStamp(str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in files))
@@ -158,7 +157,7 @@ class StorageForecast(Struct, frozen=True):
         return sum(log.frees_bytes for log in self.logs) + sum(size for _, size in self.others())
 
     def others(self) -> Iterator[tuple[str, int]]:
-        """Yield what else changes the free bytes on the logs' disk: (what, bytes), negative if it takes room."""
+        """Yield (reason, bytes) of other changes of the free bytes on the logs' disk; negative if bytes are taken."""
         left = sum(map(allocated_bytes, self.leftovers))
         live = sum(log.live_bytes for group in self.groups for log in group)
         yield "unfinished copies", left
@@ -167,14 +166,15 @@ class StorageForecast(Struct, frozen=True):
 
 
 class Room(NamedTuple):
-    """The free bytes on the disks of a storage's logs and index, which may be one."""
+    """The free bytes on the disk of a storage's logs and on that of its index, which may be the same disk."""
 
     for_logs: int
     for_index: int
 
 
 def fitting(storage: Storage, waiting: Sequence[LogForecast], room: Room) -> list[LogForecast]:
-    """Return the first waiting group for which there is room."""
+    """Return the logs to compact together: as many of the first ``waiting`` ones as a group may have and room
+    allows."""
     group: list[LogForecast] = []
     for log in waiting:
         more = [*group, log]
@@ -187,7 +187,7 @@ def fitting(storage: Storage, waiting: Sequence[LogForecast], room: Room) -> lis
 
 
 def lacking_bytes(storage: Storage, group: Sequence[LogForecast], room: Room) -> int:
-    """Return how many bytes of room are lacking for a group; 0 or less: it fits."""
+    """Return how many free bytes are missing for compacting a group of logs; 0 or less if there is room."""
     written = written_bytes(group) + SLACK_BYTES
     index = _INDEX_MARGIN * index_growth(storage, sum(log.entries for log in group)) + SLACK_BYTES
     # Index and logs on one disk take from the same free bytes.
@@ -197,7 +197,7 @@ def lacking_bytes(storage: Storage, group: Sequence[LogForecast], room: Room) ->
 
 
 def by_live_bytes(logs: Iterable[LogForecast]) -> list[LogForecast]:
-    """Return logs in the order of their compaction: each copy needs little room and frees a whole log for the next."""
+    """Return logs by ascending live bytes: each copy needs little room and frees a whole log for the next."""
     return sorted(logs, key=lambda log: (log.live_bytes, log.log_id))
 
 
@@ -207,7 +207,7 @@ def shares_disk(storage: Storage) -> bool:
 
 
 def written_bytes(logs: Sequence[LogForecast]) -> int:
-    """Return about how many bytes the new logs take that these logs are copied into."""
+    """Return about how many bytes the new logs take that the live records of these logs are copied into."""
     size = bytes_of_logs([log.live_bytes for log in logs], sum(log.live_ledgers for log in logs))
     return -(-size // _BLOCK_BYTES) * _BLOCK_BYTES
 
@@ -220,7 +220,7 @@ def allocated_bytes(path: Path) -> int:
 
 
 def index_growth(storage: Storage, entries: int) -> int:
-    """Return about how many bytes moving these entries writes to the index: their rows, the write-ahead logs, a MANIFEST."""
+    """Return about how many bytes the index grows when these entries move: rows, write-ahead logs, a MANIFEST."""
     if not entries:
         return 0
     files = [*(storage.index / "locations").iterdir()]
@@ -303,7 +303,8 @@ def read_forecast(
 def _groups(
     storage: Storage, waiting: list[LogForecast], room: Room | None
 ) -> tuple[tuple[tuple[LogForecast, ...], ...], int]:
-    """Return the groups of logs that are compacted one after the other, and how many bytes lack for the next log."""
+    """Return the groups of logs to compact one after the other, and how many bytes the next log lacks, 0 if none is
+    left."""
     groups: list[tuple[LogForecast, ...]] = []
     while waiting:
         group = fitting(storage, waiting, room or Room(1 << 62, 1 << 62))
@@ -320,9 +321,10 @@ def _groups(
 
 
 def _measured_growth(storage: Storage, alive: Array, groups: Sequence[Sequence[LogForecast]]) -> int:
-    """Return by how many bytes the index grows when the groups' entries move, measured by writing their rows to a scratch RocksDB.
+    """Return how many bytes the index grows when the groups' entries move, measured by writing their rows to a scratch
+    RocksDB.
 
-    If the scratch directory cannot be written, it is the estimate.
+    If the scratch directory cannot be written, the result is the estimate of ``index_growth``.
     """
     moved = sum(log.entries for group in groups for log in group)
     if not moved:
@@ -705,7 +707,7 @@ class _Reclaim:
         return True
 
     def _bring_back(self) -> None:
-        """Move logs that stay from the other disk back, as far as there is room."""
+        """Move logs that are kept back from the other disk, as far as there is room."""
         for path in sorted(self._current.iterdir()):
             lent = _lent_to(path)
             if lent is None:

@@ -96,8 +96,11 @@ class OldLedgers(Struct):
 
 
 class OldLocations(Struct):
-    """What ``locations`` says: ``right`` rows lead to a record of their entry, ``wrong`` ones and ``gone`` ones, whose log does not exist,
-    do not. ``damaged``: (ledger, entry, location) of those right ones that lead into damaged bytes, as no log has a good record."""
+    """The rows of ``locations`` by where they lead. ``right``: entries whose row leads to their record.
+
+    ``wrong``: how many rows lead to something else; ``gone``: how many lead to a log that does not exist; ``damaged``:
+    (ledger, entry, location) of right rows that lead into damaged bytes, as no log has a good record.
+    """
 
     right: Entries = field(default_factory=Entries)
     damaged: list[tuple[int, int, int]] = field(default_factory=list)
@@ -130,7 +133,7 @@ def read_old_ledgers(storage: Storage, number: int = 0, storages: int = 1) -> Ol
 
 
 def _take(old: OldLedgers, key: bytes, value: bytes, problems: list[str]) -> None:
-    """Add a row to the old ones, or a problem. Rows with an 8-byte key are read first and take precedence."""
+    """Add a row of ``ledgers`` to ``old``, or a problem. Rows with an 8-byte key are read first and take precedence."""
     if key.startswith(dbledger.FLAGS_KEY[:1]):
         old.others[key] = value
         return
@@ -147,8 +150,11 @@ def _take(old: OldLedgers, key: bytes, value: bytes, problems: list[str]) -> Non
 
 
 def read_old_locations(survey: LogSurvey, doubted: Entries) -> OldLocations:
-    """Follow every row of a storage's ``locations`` database to its record; one that leads into damaged bytes is wrong where there is
-    a good record, and where it was made by a damaged record's own id, which is among ``doubted``."""
+    """Return where each row of a storage's ``locations`` leads.
+
+    A row into damaged bytes counts as wrong if its entry has a good record, or if its id is one of those in damaged
+    records that cannot be right (``doubted``).
+    """
     storage = survey.storage
     directory, old = storage.index / "locations", OldLocations()
     if not directory.is_dir():
@@ -221,15 +227,15 @@ class FilePlace(NamedTuple):
 
 
 class Gaps(Struct):
-    """The missing entries of a ledger directory: those that other bookies have (``found``), and those that no file of
-    the store has (``nowhere``)."""
+    """The entries that a ledger directory lacks: those that other bookies have (``found``), and those in no file
+    (``nowhere``)."""
 
     found: Entries = field(default_factory=Entries)
     nowhere: Entries = field(default_factory=Entries)
 
 
 def find_gaps(txn: Txn, bookie_id: str, ledgers: list[int], have: list[Entries]) -> Gaps:
-    """Return the entries that a bookie should have and none of its own files (``have``) has, by ledger."""
+    """Return the entries that a bookie should have by the metadata, and that none of its own files has (``have``)."""
     gaps = Gaps()
     for ledger_id in ledgers:
         ledger = read_ledger(txn, ledger_id)
@@ -341,7 +347,7 @@ OLD, JOURNAL, METADATA, OTHERS, COMMON, NOBODY = (
 
 
 class Witnesses(Struct, frozen=True):
-    """Facts about the ledgers of a bookie. ``others``: rows of other bookies' indexes."""
+    """The sources of facts about a bookie's ledgers. ``others``: rows of other bookies' indexes."""
 
     journals: JournalSurvey
     listed: BookieLedgers
@@ -359,7 +365,7 @@ class LedgerRows(Struct):
 def make_rows(ledgers: set[int], old: OldLedgers, known: Witnesses) -> LedgerRows:
     """Return the rows of these ledgers for the new ``ledgers`` database."""
     rows = LedgerRows()
-    # Pulsar's password is one setting of the broker: the key of all ledgers whose key is known is everybody's.
+    # Pulsar's password is one setting of the broker: if all known keys are equal, it is every ledger's.
     row_keys = (_key_of(ledger_id, old, known) for ledger_id in ledgers)
     keys = {one[0] for one in row_keys if one is not None}
     common = keys.pop() if len(keys) == 1 else b""
@@ -390,7 +396,7 @@ def ledgers_with_rows(
     Without such an index every ledger is kept: the bookie itself deletes those that the metadata does not list.
     """
     in_logs = set(survey.held.by_ledger) | (set(survey.damaged.by_ledger) & (known.listed.ledgers | set(old.rows)))
-    if collected or old.problem or not old.rows:  # a bookie that starts without an index makes an empty one
+    if collected or old.problem or not old.rows:  # an empty index: a bookie that starts without one creates it
         return set(old.rows) | in_logs | mine
     return set(old.rows) | ((in_logs | mine) & known.listed.ledgers)
 
@@ -415,7 +421,7 @@ def _fence_of(ledger_id: int, before: LedgerData | None, known: Witnesses) -> st
     if ledger_id in journals.fences or (before is None and ledger_id in journals.replayed_fences):
         return JOURNAL
     if before is not None and any(before.master_key):
-        return OLD if before.fenced else ""  # the start sets it where a journal says so
+        return OLD if before.fenced else ""  # the bookie's start fences it if a journal says so
     if ledger_id not in known.listed.newest:
         return ""
     if ledger_id in known.listed.in_recovery:
@@ -757,7 +763,7 @@ def _check_order(surveys: Sequence[LogSurvey]) -> None:
 
 
 def _rows_of_others(txn: Txn, bookie: Bookie) -> dict[int, LedgerData]:
-    """Return the rows that the other bookies of the store have of their ledgers; one that is fenced where any is."""
+    """Return ledger → row in the other bookies' indexes of the store; a fenced row if any bookie has one."""
     rows_by_id: dict[int, LedgerData] = {}
     others = [one for one in iter_imported_bookies(txn.store.info) if one.bookie_id != bookie.bookie_id]
     for path in (path for other in others for path in other.indexes):
@@ -817,7 +823,7 @@ def _doubted(txn: Txn, survey: LogSurvey) -> Entries:
 
 
 class _Mine(Struct, frozen=True):
-    """The ledgers of one of several ledger directories, and which of them were not deleted long ago."""
+    """Selects the ledgers of one of several ledger directories, and tells which of them were not deleted long ago."""
 
     number: int
     storages: int

@@ -106,7 +106,7 @@ def switch(database: Path) -> Path | None:
 
 
 def put_aside(file: Path) -> Path:
-    """Give a file the name of an old one that is kept; return it."""
+    """Rename a file to a name under which old files are kept; return its new path."""
     kept = _kept(file)
     files.rename(file, kept)
     return kept

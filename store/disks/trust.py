@@ -125,7 +125,7 @@ def find_doubts(known: Known, bookie: Bookie, garbage: Array) -> list[str]:
 
 
 def check_trusted(doubts: Sequence[str], *, force: bool) -> None:
-    """Raise Refused if there are doubts, unless forced."""
+    """Raise Refused if there are doubts, unless ``force`` is given."""
     if doubts and not force:
         raise Refused(
             f"ledgers that this metadata does not list would be deleted for good, and {'; '.join(doubts)}",

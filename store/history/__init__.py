@@ -1,1 +1,2 @@
-"""What a cluster's metadata was: versions of nodes, the tree as of a moment, differences; from ZooKeeper's snapshots and logs."""
+"""Earlier states of a cluster's metadata, from ZooKeeper's snapshots and logs: versions of nodes, trees,
+differences."""

@@ -1,4 +1,4 @@
-"""The metadata tree as of a moment: a time, or a transaction of ZooKeeper's."""
+"""The metadata tree as of a moment: a time, or a ZooKeeper transaction."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -18,7 +18,7 @@ _ZXID = re.compile(r"0[xX]([0-9a-fA-F]{1,16})")
 
 
 class Moment(Struct, frozen=True):
-    """A time in ms, or the transaction ``zxid``: exactly one of them."""
+    """A moment in the metadata's history: either a time (epoch ms) or the ZooKeeper transaction ``zxid``."""
 
     time_ms: int | None = None
     zxid: int | None = None
@@ -28,7 +28,11 @@ class Moment(Struct, frozen=True):
 
 
 def parse_moment(text: str, *, now_ms: int, tz: tzinfo | None = None) -> Moment:
-    """Parse a zxid as ZooKeeper shows it, ``0x4a1``, or a time as everywhere; raises InvalidValue."""
+    """Return the moment in a text: a zxid as ZooKeeper prints it (``0x4a1``), or a time as ``parse_time_point`` reads
+    it.
+
+    Raises InvalidValue.
+    """
     match = _ZXID.fullmatch(text.strip())
     if match is None:
         return Moment(time_ms=parse_time_point(text, now_ms=now_ms, tz=tz))
@@ -39,30 +43,35 @@ def parse_moment(text: str, *, now_ms: int, tz: tzinfo | None = None) -> Moment:
 
 
 def read_tree_at(servers: Sequence[zookeeper.ServerFiles], moment: Moment, problems: list[str]) -> zookeeper.Tree:
-    """Return the nodes as of a moment by the servers, copies of one ensemble; ``problems`` gets what their files lack.
+    """Return the metadata tree as of a moment, from the files of servers of one ensemble.
 
-    As of a time: after the last transaction before the first one that is later, by the leaders' clocks. Raises
-    NothingMatches where nothing reaches so far back, or so far on, and as ``store.sources.zookeeper.read_tree``.
+    ``problems`` gets sentences about missing and unreadable parts of the files. For a time, the tree includes every
+    transaction before the first one that is later by the leader's clock. Raises NothingMatches if the history begins
+    after the moment or ends before its zxid, and what ``store.sources.zookeeper.read_tree`` raises.
     """
     return zookeeper.read_tree(servers, problems, find_zxid(servers, moment, problems))
 
 
 def past_metadata(metadata: Source | None, moment: Moment, problems: list[str]) -> MetadataDirectory:
-    """Return a cluster's metadata as of a moment; raises Refused for what keeps no history, NothingMatches; problems as
-    by ``find_zxid``."""
+    """Return the files of a cluster's metadata, limited to the transactions up to a moment (``as_of_zxid``).
+
+    ``problems``: as in ``find_zxid``. Raises Refused for metadata that keeps no history, and NothingMatches.
+    """
     metadata_files = with_history(metadata)
     return replace(metadata_files, as_of_zxid=find_zxid((metadata_files.server,), moment, problems))
 
 
 def find_zxid(servers: Sequence[zookeeper.ServerFiles], moment: Moment, problems: list[str]) -> int:
-    """Return the last transaction of a moment; raises NothingMatches if the files begin later, or end before a zxid.
+    """Return the zxid of the last transaction up to a moment; raises NothingMatches if the history begins after the
+    moment or ends before its zxid.
 
-    ``problems`` is told of transactions that are missing before a time.
+    ``problems`` gets a sentence if transactions are missing just before the first one that is later than a time,
+    because some of them may be older.
     """
     if moment.time_ms is None:
         assert moment.zxid is not None
         begins = [
-            *(found[0] for found in zookeeper.iter_snapshot_files(servers)),
+            *(snapshot.zxid for snapshot in zookeeper.iter_snapshot_files(servers)),
             *(first for first, _ in _first_times(servers)),
         ]
         if moment.zxid < min(begins, default=0) or moment.zxid < 1:
@@ -75,8 +84,8 @@ def find_zxid(servers: Sequence[zookeeper.ServerFiles], moment: Moment, problems
             )
         return moment.zxid
     first = max((zxid for zxid, time_ms in _first_times(servers) if time_ms <= moment.time_ms), default=None)
-    found = None if first is None else _last_until(servers, first, moment.time_ms, problems)
-    return _snapshot_before(servers, moment) if found is None else found
+    last = None if first is None else _last_until(servers, first, moment.time_ms, problems)
+    return _snapshot_before(servers, moment) if last is None else last
 
 
 def _first_times(servers: Sequence[zookeeper.ServerFiles]) -> Iterator[tuple[int, int]]:
@@ -104,7 +113,11 @@ def _last_until(servers: Sequence[zookeeper.ServerFiles], first: int, time_ms: i
 
 
 def _snapshot_before(servers: Sequence[zookeeper.ServerFiles], moment: Moment) -> int:
-    """Return the transaction of the newest snapshot before all logs that shows nothing after a moment; raises NothingMatches."""
+    """Return the newest zxid in the newest snapshot that is older than all logs and has no node modified after a
+    moment.
+
+    Raises NothingMatches without such a snapshot.
+    """
     assert moment.time_ms is not None
     begin = min((zxid for zxid, _ in _first_times(servers)), default=1 << 63)
     for file in reversed([*zookeeper.iter_snapshot_files(servers)]):

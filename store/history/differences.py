@@ -1,6 +1,7 @@
-"""What differs in two trees of metadata, by topic, namespace and tenant; what belongs to none of them by its path.
+"""Differences between two metadata trees, grouped by topic, namespace and tenant, for all other nodes by path.
 
-Of two stores cursors are compared where they really stand; of two moments of one store as far as ZooKeeper's files tell.
+Between two stores, cursors are compared by their actual positions, which may be in cursor ledgers; between two moments,
+only by the positions in the metadata.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -23,18 +24,19 @@ from pulsar_admin.store.sources.zookeeper import ServerFiles, Tree, read_tree
 from pulsar_admin.store.wording import Answer, counted, one_line
 
 PositionOf = Callable[[str, bytes], names.Position | None]
-"""Where the cursor at a path, with a value, stands; None: that is not known."""
+"""Path and value of a cursor's node → its mark-delete position; None: unknown."""
 
 
 class Side(NamedTuple):
-    """One of the trees: the ``value`` at a path, and the ``position`` of a cursor by path and value."""
+    """One of two compared trees: ``value`` returns a node's value by path, ``position`` a cursor's mark-delete position
+    by path and value of its node."""
 
     value: Callable[[str], bytes | None]
     position: PositionOf
 
 
 class Difference(NamedTuple):
-    """The node at ``path`` in the one tree and the other; None: it does not exist."""
+    """The values of the node at ``path`` in two trees; None: it does not exist there."""
 
     path: str
     before: bytes | None
@@ -50,9 +52,10 @@ class Difference(NamedTuple):
 
 
 class Changed(Answer, frozen=True):
-    """What differs of ``name``: of ``kind`` topic, namespace, tenant or path.
+    """A topic, namespace, tenant or path (``kind``, ``name``) that differs between two trees.
 
-    ``change``: created, deleted or changed; ``what`` in words, ``subscriptions`` name → words; ``nodes`` are those that differ.
+    ``change``: created, deleted or changed; ``what``: the differences in words; ``subscriptions``: name → its
+    differences in words; ``nodes``: the nodes that differ.
     """
 
     kind: str
@@ -64,17 +67,17 @@ class Changed(Answer, frozen=True):
 
 
 Values = Iterable[tuple[str, bytes]]
-"""Paths and values of a tree, in the order of the store's."""
+"""Paths and values of a tree's nodes, in the order of the store's keys."""
 
 
 def values_of(tree: Tree) -> Iterator[tuple[str, bytes]]:
-    """Yield the persistent nodes of a tree in the order of the store's."""
+    """Yield (path, value) of a tree's persistent nodes, in the order of the store's keys."""
     paths = (path for path, node in tree.nodes.items() if not node.ephemeral)
     return ((path, tree.nodes[path].data) for path in sorted(paths, key=tree_key))
 
 
 def side_of(tree: Tree) -> Side:
-    """Return a tree as a side: positions are known where the metadata has them."""
+    """Return a tree as a side of a comparison; only positions that are in the metadata itself are known."""
 
     def value(path: str) -> bytes | None:
         node = tree.nodes.get(path)
@@ -84,7 +87,8 @@ def side_of(tree: Tree) -> Side:
 
 
 def known_position(path: str, value: bytes) -> names.Position | None:
-    """Return the position in a cursor's own value; None where it is in a cursor ledger."""
+    """Return the mark-delete position in the value of a cursor's node; None if it is elsewhere or the value is
+    undecodable."""
     try:
         head = decode_cursor_head(value, path)
     except StoreError:
@@ -93,7 +97,7 @@ def known_position(path: str, value: bytes) -> names.Position | None:
 
 
 def iter_differences(before: Values, after: Values) -> Iterator[Difference]:
-    """Yield nodes that differ, and equal cursors, whose positions may be elsewhere, in the order of paths."""
+    """Yield, in path order, nodes whose values differ, and cursors with equal values, as their positions may differ."""
     left, right = iter(before), iter(after)
     one, other = next(left, None), next(right, None)
     while one is not None or other is not None:
@@ -110,9 +114,10 @@ def iter_differences(before: Values, after: Values) -> Iterator[Difference]:
 
 
 def find_changed(differences: Iterable[Difference], sides: tuple[Side, Side], *, passing: bool) -> Iterator[Changed]:
-    """Yield the differences of two sides by the tenant, namespace, topic or path that they belong to. All that differ are in memory.
+    """Yield the differences between two trees, grouped by the tenant, namespace, topic or path they belong to; memory
+    holds all nodes that differ.
 
-    ``passing``: also load reports, bundle ownership and numbers handed out.
+    ``passing``: also nodes with short-lived values: load reports, bundle ownership, id counters.
     """
     groups: dict[tuple[int, str, str], list[Difference]] = {}
     for difference in differences:
@@ -125,28 +130,31 @@ def find_changed(differences: Iterable[Difference], sides: tuple[Side, Side], *,
         yield _changed(kind, name, nodes, sides)
 
 
-def _is_between(found: Difference) -> bool:
-    """Whether the node holds nothing and is not a topic: one that ZooKeeper needs above others."""
-    return not found.before and not found.after and names.topic_of_path(found.path) is None
+def _is_between(difference: Difference) -> bool:
+    """Whether a node is empty in both trees and not a topic: ZooKeeper needs it as a parent of others."""
+    return not difference.before and not difference.after and names.topic_of_path(difference.path) is None
 
 
-def _moved(found: Difference, sides: tuple[Side, Side]) -> bool:
-    """Whether a cursor that is in both trees, with one value, stands somewhere else."""
-    if found.before is None or found.after is None:
+def _moved(difference: Difference, sides: tuple[Side, Side]) -> bool:
+    """Whether a cursor whose node has the same value in both trees has different positions there."""
+    if difference.before is None or difference.after is None:
         return False
-    was, now = sides[0].position(found.path, found.before), sides[1].position(found.path, found.after)
+    was, now = (
+        sides[0].position(difference.path, difference.before),
+        sides[1].position(difference.path, difference.after),
+    )
     return was is not None and now is not None and was != now
 
 
-def _belongs_to(found: Difference) -> tuple[int, str, str]:
-    path = found.path
+def _belongs_to(difference: Difference) -> tuple[int, str, str]:
+    path = difference.path
     topic, cursor = names.topic_of_path(path), cursor_of_path(path)
     if topic is None and cursor is not None:
         topic = cursor[0]
     if topic is None and ledger_id_of_path(path) is not None:
         claims = (
             names.topic_of_path(f"{names.MANAGED_LEDGERS}/{name}")
-            for name in iter_claims(path, found.after or found.before)
+            for name in iter_claims(path, difference.after or difference.before)
         )
         topic = next((claim for claim in claims if claim is not None), None)
     if topic is not None:
@@ -167,7 +175,7 @@ def _changed(kind: str, name: str, nodes: list[Difference], sides: tuple[Side, S
     path = names.parse_topic(name).path if kind == "topic" else ""
     main = [one for one in nodes if ledger_id_of_path(one.path) is None and cursor_of_path(one.path) is None]
     own = next((node for node in nodes if node.path == path), None)
-    # Of both lists of the topic.
+    # The ledgers in either of the topic's two lists: of one in both, the later entry, unless it has no count yet.
     known: dict[int, LedgerInfo] = {}
     for side in sides if path else ():
         try:
@@ -180,25 +188,25 @@ def _changed(kind: str, name: str, nodes: list[Difference], sides: tuple[Side, S
     subscriptions = {
         cursor[1]: _cursor_words(node, ledgers, sides) for node, cursor in cursors.items() if cursor is not None
     }
-    said = own if own is not None else main[0] if len(main) == 1 and kind != "topic" else None
-    change = said.change if said is not None else "changed"
+    decisive = own if own is not None else main[0] if len(main) == 1 and kind != "topic" else None
+    change = decisive.change if decisive is not None else "changed"
     words = [_words(node, kind) for node in main]
     parts = [node for node in nodes if ledger_id_of_path(node.path) is not None]
     return Changed(kind, name, change, (*filter(None, words), *_part_words(parts)), subscriptions, tuple(nodes))
 
 
-def _words(found: Difference, kind: str) -> str:
-    """Return what differs of a node that is neither a ledger nor a cursor; "" for the empty ones between."""
-    if _is_between(found):
-        return "" if kind != "path" else found.change
-    subject = subject_of(found.path)
+def _words(difference: Difference, kind: str) -> str:
+    """Return how a node that is neither a ledger nor a cursor differs; "" for an empty parent node of a known kind."""
+    if _is_between(difference):
+        return "" if kind != "path" else difference.change
+    subject = subject_of(difference.path)
     noun = "schema: " if subject.startswith("schema") else "partitions: " if subject.startswith("partitioned") else ""
     noun = "bundles: " if subject.startswith("bundles") else noun
-    return noun + describe(found.path, found.before, found.after)
+    return noun + describe(difference.path, difference.before, difference.after)
 
 
 def _part_words(parts: list[Difference]) -> Iterator[str]:
-    """Yield how many ledgers of a topic and its cursors came, went, or were closed."""
+    """Yield how many BookKeeper ledgers of a topic and its cursors were created, changed and deleted, with ids."""
     for change in ("created", "changed", "deleted"):
         ids = sorted(ledger_id_of_path(one.path) or 0 for one in parts if one.change == change)
         if ids:
@@ -206,12 +214,15 @@ def _part_words(parts: list[Difference]) -> Iterator[str]:
             yield f"{counted(len(ids), 'ledger')} {change} in BookKeeper: {shown}"
 
 
-def _cursor_words(found: Difference, ledgers: list[LedgerInfo], sides: tuple[Side, Side]) -> str:
-    if found.before is None or found.after is None:
-        return describe(found.path, found.before, found.after)
-    was, now = sides[0].position(found.path, found.before), sides[1].position(found.path, found.after)
+def _cursor_words(difference: Difference, ledgers: list[LedgerInfo], sides: tuple[Side, Side]) -> str:
+    if difference.before is None or difference.after is None:
+        return describe(difference.path, difference.before, difference.after)
+    was, now = (
+        sides[0].position(difference.path, difference.before),
+        sides[1].position(difference.path, difference.after),
+    )
     if was is None or now is None or was == now:
-        return describe(found.path, found.before, found.after)
+        return describe(difference.path, difference.before, difference.after)
     known = was.ledger_id == now.ledger_id or {was.ledger_id, now.ledger_id} <= {one.ledger_id for one in ledgers}
     passed = entries_between(ledgers, was, now)
     moved = f"mark-delete {was} → {now}"
@@ -223,7 +234,7 @@ def _cursor_words(found: Difference, ledgers: list[LedgerInfo], sides: tuple[Sid
 
 
 def compare_stores(one: EntryReader, other: EntryReader, *, passing: bool) -> Iterator[Changed]:
-    """Yield what differs in the second store from the first, see ``find_changed``."""
+    """Yield the differences of the store ``other`` from the store ``one``; see ``find_changed``."""
     differences = iter_differences(iter_values(one.txn, "/"), iter_values(other.txn, "/"))
     return find_changed(differences, (_side_of(one), _side_of(other)), passing=passing)
 
@@ -231,7 +242,11 @@ def compare_stores(one: EntryReader, other: EntryReader, *, passing: bool) -> It
 def compare_moments(
     servers: Sequence[ServerFiles], since: Moment, until: Moment | None, problems: list[str], *, passing: bool
 ) -> Iterator[Changed]:
-    """Yield what differs at ``until`` (None: now) from ``since`` by the servers; ``problems`` gets what their files lack."""
+    """Yield the differences between two moments (``until`` None: the newest state), from the files of servers of one
+    ensemble.
+
+    ``problems`` gets sentences about missing and unreadable parts of the files.
+    """
     first = read_tree_at(servers, since, problems)
     second = read_tree(servers, problems) if until is None else read_tree_at(servers, until, problems)
     differences = iter_differences(values_of(first), values_of(second))

@@ -1,4 +1,4 @@
-"""Who changed what in the metadata, when: each version of a node beside the one before it."""
+"""Who changed which metadata node, when and how: each version of a node with the value before it."""
 
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -28,13 +28,17 @@ _REGISTRIES = tuple(prefix for prefix, _ in _REGISTERED)
 
 
 def is_passing(path: str) -> bool:
-    """Whether the node at a path is written for the moment."""
+    """Whether the node at a path has short-lived values: a counter, a load report, the owner of a bundle."""
     return path.startswith(_PASSING)
 
 
 class MetadataChange(Answer, frozen=True):
-    """One change of a metadata node: at ``time_ms``, by transaction ``zxid`` of ``session`` (None: only a snapshot has it) and ``who``, the
-    broker or bookie of that session. ``kind``: create, set, delete, snapshot; ``what`` in words; ``old`` and ``new`` are exact bytes."""
+    """A change of the metadata node at ``path`` by transaction ``zxid`` at ``time_ms``.
+
+    ``session``: the client's session, None if only a snapshot shows the change; ``who``: the broker or bookie that
+    registered in that session, "" if unknown; ``kind``: create, set, delete or snapshot; ``what``: the change in words;
+    ``old``, ``new``: the exact values.
+    """
 
     time_ms: int
     zxid: int
@@ -48,8 +52,10 @@ class MetadataChange(Answer, frozen=True):
 
 
 class Event(NamedTuple):
-    """A version of a node, the value before it (None: the node was not there, or its value is not known), and who wrote it:
-    the broker or bookie that registered in the same session, "" where none did."""
+    """A version of a node, and the value ``before`` it (None: the node did not exist, or the value is unknown).
+
+    ``who``: the broker or bookie that registered in the same session, "" if none did.
+    """
 
     version: Version
     before: bytes | None
@@ -57,7 +63,7 @@ class Event(NamedTuple):
 
     @property
     def what(self) -> str:
-        """Return what was done, in words."""
+        """The change in words."""
         version = self.version
         if version.kind == "set" and self.before is None:
             return f"value set, the previous one is unknown; since then: {describe(version.path, None, version.value)}"
@@ -65,24 +71,24 @@ class Event(NamedTuple):
 
     @property
     def change(self) -> MetadataChange:
-        """Return it as a record."""
+        """The event as a record for callers."""
         version = self.version
         where = (version.time_ms, version.zxid, version.session, self.who, version.kind, version.path)
         return MetadataChange(*where, self.what, self.before, version.value)
 
 
 class Span(Struct, frozen=True):
-    """From ``since`` to ``until``, both included; None: no end."""
+    """The history from ``since`` to ``until``, both included; None: unbounded."""
 
     since: Moment | None = None
     until: Moment | None = None
 
     def has_begun(self, zxid: int, time_ms: int) -> bool:
-        """Whether the transaction is not before ``since``."""
+        """Whether a transaction is at or after ``since``."""
         return self.since is None or _compare(self.since, zxid, time_ms) >= 0
 
     def is_over(self, zxid: int, time_ms: int) -> bool:
-        """Whether the transaction is after ``until``."""
+        """Whether a transaction is after ``until``."""
         return self.until is not None and _compare(self.until, zxid, time_ms) > 0
 
 
@@ -94,31 +100,38 @@ def _compare(moment: Moment, zxid: int, time_ms: int) -> int:
 
 
 class Question:
-    """Which nodes a history is asked of; what a topic or ledger is named in comes up as its versions are seen."""
+    """Selects the nodes and events of a history: those at or below ``path``, by default all.
+
+    ``passing``: also nodes with short-lived values and, without a path, empty nodes.
+    """
 
     def __init__(self, path: str = "", *, passing: bool = True) -> None:
         self._path = path
         self._passing = passing
 
     def wants(self, path: str) -> bool:
-        """Whether versions of the node at a path have to be looked at."""
+        """Whether versions of the node at a path have to be read."""
         if self._path:
             return path == self._path or path.startswith(self._path.rstrip("/") + "/")
         return self._passing or not is_passing(path)
 
     def keeps(self, path: str) -> bool:
-        """Whether the value of the node at a path is needed to compare the next one with; ``takes`` is already true for the node."""
+        """Whether to remember the value of a wanted node, to compare its next version with; called after ``takes``."""
         return True
 
     def takes(self, event: Event) -> bool:
-        """Whether an event of a wanted node belongs to the answer."""
+        """Whether the history includes an event of a wanted node."""
         version = event.version
         empty = not version.value and not event.before and names.topic_of_path(version.path) is None
         return bool(self._path) or self._passing or not empty
 
 
 class TopicQuestion(Question):
-    """Of one topic or all of a namespace: lists, cursors, partitions, schemas, policies of the namespace, and their ledgers."""
+    """Selects the nodes of a topic (ledger list, cursors, partitions, schema, ledgers), or those of all topics of a
+    namespace and its policies.
+
+    Which ledgers belong to it is learned from their custom metadata as versions are read.
+    """
 
     def __init__(self, name: names.TopicName | names.NamespaceName) -> None:
         super().__init__()
@@ -158,7 +171,7 @@ class TopicQuestion(Question):
 
 
 def iter_claims(path: str, value: bytes | None) -> Iterator[str]:
-    """Yield the names of the managed ledgers to which the metadata of a ledger says it belongs."""
+    """Yield the names of the managed ledgers to which a ledger belongs according to its custom metadata."""
     custom = _decoded(path, value, "custom") or {}
     for key, text in custom.items():
         if key in (TOPIC_KEY, COMPACTED_TOPIC, SCHEMA_KEY):
@@ -166,7 +179,8 @@ def iter_claims(path: str, value: bytes | None) -> Iterator[str]:
 
 
 def _managed_ledger_name(key: str, text: str) -> str:
-    """Return the managed ledger's name for a key of custom metadata, which names that, a topic, or a schema's tenant/namespace/topic."""
+    """Return the managed ledger that ``text``, the value of a custom metadata ``key``, means: it names a managed
+    ledger, a topic or a schema. "" if it names no topic."""
     if key == TOPIC_KEY:
         return text
     if key == SCHEMA_KEY:
@@ -179,7 +193,7 @@ def _managed_ledger_name(key: str, text: str) -> str:
 
 
 class LedgerQuestion(Question):
-    """Of one ledger: its metadata, and the lists and cursors that came to name it, or name it no more."""
+    """Selects a ledger's metadata, and each change of its entry in a topic's list, a cursor or a schema."""
 
     def __init__(self, ledger_id: int) -> None:
         super().__init__()
@@ -194,7 +208,7 @@ class LedgerQuestion(Question):
         return path == self._path or self._named(path, event.before) != self._named(path, event.version.value)
 
     def _named(self, path: str, value: bytes | None) -> object:
-        """Return what a value has of the ledger."""
+        """Return the part of a node's value that concerns the ledger, None if the value does not name it."""
         if value is None:
             return None
         if names.topic_of_path(path) is not None:
@@ -207,7 +221,7 @@ class LedgerQuestion(Question):
 
 
 def _decoded(path: str, value: bytes | None, name: str) -> Any:  # Any: the attribute's type
-    """Return the named attribute of the structure in a value, None without one."""
+    """Return an attribute of a node's decoded value; None if the value cannot be decoded or has no such attribute."""
     try:
         return None if value is None else getattr(decode_structure(path, value)[1], name, None)
     except StoreError:
@@ -215,8 +229,8 @@ def _decoded(path: str, value: bytes | None, name: str) -> Any:  # Any: the attr
 
 
 def parse_question(text: str | None, *, passing: bool = False) -> Question:
-    """Parse a path, a topic, a tenant/namespace or a ledger id; None asks for all but nodes with short-lived values.
-    Raises InvalidValue."""
+    """Return the selection that a text names: a path, a topic, a tenant/namespace or a ledger id; None selects all
+    nodes, without ``passing`` all but those with short-lived values. Raises InvalidValue."""
     if text is None:
         return Question(passing=passing)
     if text.startswith("/"):
@@ -231,7 +245,11 @@ def parse_question(text: str | None, *, passing: bool = False) -> Question:
 def iter_events(
     servers: Sequence[ServerFiles], question: Question, span: Span = _ALWAYS, advance: Advance = lambda size_bytes: None
 ) -> Iterator[Event | Gap | Flaw]:
-    """Yield what ``iter_versions`` has for a question in a span as events. The last value of each wanted node is in memory."""
+    """Yield the events that a question selects within a span, in zxid order, among the Gaps and Flaws of
+    ``iter_versions``.
+
+    Memory holds the last value of each wanted node.
+    """
     values: dict[str, bytes] = {}
     sessions: dict[int, str] = {}
 
@@ -258,7 +276,7 @@ def iter_events(
 
 
 def find_deletion(servers: Sequence[ServerFiles], path: str) -> Event | None:
-    """Return the deletion of the node at a path, None for a node that exists or never did; from its last record in the servers' files."""
+    """Return the deletion of the node at a path if that is its last event in the servers' files, else None."""
     events = (
         item for item in iter_events(servers, Question(path)) if isinstance(item, Event) and item.version.path == path
     )

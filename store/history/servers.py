@@ -1,4 +1,4 @@
-"""Where the files of a cluster's ZooKeeper servers are: those that a store was imported from, and others that are named."""
+"""Finds the files of a cluster's ZooKeeper servers: those of a store's sources, and others that the user names."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -19,10 +19,12 @@ _HINT = "name the dataDir of its ZooKeeper servers, if it has any, or a copy: --
 def find_servers(
     sources: Iterable[Mapping[str, Any]], places: Iterable[str] = (), chroot: str | None = None
 ) -> tuple[ServerFiles, ...]:  # Any: JSON
-    """Return the servers' files in the sources of a store (``store.json``) and at the named places, each ``dataDir[,dataLogDir]``.
+    """Return the files of the ZooKeeper servers among a store's sources (``store.json``) and at ``places``, each
+    ``dataDir[,dataLogDir]``.
 
-    All are of one ensemble: the cluster in them is that of the store, or the one at ``chroot``, or the only one. Raises
-    SourceNotFound for a place without such files, Refused where there is nothing at all, or several clusters.
+    All servers must be of one ensemble. The cluster in their tree is the one at ``chroot``, else the store's, else the
+    only one. Raises SourceNotFound for a place without such files, Refused if there are no files at all or several
+    clusters.
     """
     named = [*map(parse_place, places)]
     stored = [source_files for source in sources if (source_files := _stored(source)) is not None]
@@ -57,7 +59,8 @@ def _version_2(path: Path) -> Path:
 
 
 def iter_logged(sources: Iterable[Mapping[str, Any]], wanted: Callable[[str], bool]) -> Iterator[Version]:  # Any: JSON
-    """Yield the versions of all wanted nodes that ZooKeeper's logs show; where they cannot be read, or keep no history, they show none."""
+    """Yield the versions of wanted nodes in the ZooKeeper files of a store's sources; ends without an error if there
+    are no such files, or where one cannot be read."""
     with suppress(Refused, SourceNotFound, MetadataCorrupt, OSError):
         for item in iter_versions(find_servers(sources), wanted):
             if isinstance(item, Version):

@@ -1,7 +1,7 @@
 """Every version of every metadata node that ZooKeeper's snapshots and transaction logs still have.
 
-Logs have each write, with its time and session. Of what was written before the oldest log, or in a gap between logs, the snapshots
-behind it show the values that were still there then.
+Logs have each write, with its time and session. Of the writes before the oldest log, or in a gap between logs, only the
+values that were still current in a later snapshot are known.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -21,10 +21,11 @@ _CHUNK_BYTES = 1 << 20
 
 
 class Version(NamedTuple):
-    """What transaction ``zxid`` did to the node at ``path``, at ``time_ms`` by the leader's clock.
+    """The result of transaction ``zxid`` for the node at ``path``; ``time_ms``: by the leader's clock.
 
-    ``session`` is the id of the client's session; ``value`` and ``version`` (0 after a creation) are its result, None after a
-    deletion. Kind "snapshot": no log has the transaction, a snapshot shows what it left; its session is not known (None).
+    ``session``: id of the client's session. ``value``, ``version`` (0 after a creation): the node's after the
+    transaction, None after a deletion. ``kind`` "snapshot": no log has the transaction; the value comes from a
+    snapshot, and the session is unknown (None).
     """
 
     path: str
@@ -38,7 +39,7 @@ class Version(NamedTuple):
 
 
 class Flaw(Struct, frozen=True):
-    """A part of a file that cannot be read; where no other file has its transactions, a Gap tells what it costs."""
+    """A part of a file that cannot be read; if no other file has its transactions, a Gap counts the missing ones."""
 
     file: Path
     text: str
@@ -53,11 +54,11 @@ def iter_versions(
     wanted: Callable[[str], bool] = lambda path: True,
     advance: Advance = lambda size_bytes: None,
 ) -> Iterator[History]:
-    """Yield the versions of all wanted nodes, in the order of zxids, that the servers, copies of one ensemble, have together.
+    """Yield the versions of all wanted nodes in the files of servers of one ensemble, in zxid order.
 
-    Between them: a Gap where transactions are missing in all of them, followed by the versions that snapshots have of
-    these; a Flaw for what cannot be read. ``advance`` gets the bytes of the logs that were passed. Logs are read as
-    they are yielded, one chunk of each server in memory at a time; a snapshot that is asked is in memory as a whole.
+    Where all files lack transactions, a Gap comes first, then the values from them that snapshots have; a Flaw stands
+    for each part that cannot be read. ``advance`` gets the numbers of log bytes read. Memory holds one chunk of each
+    server's log, and a snapshot as a whole while it is read.
     """
     for server in servers:
         for text in zookeeper.iter_unread_logs(server.logs, -1):
@@ -83,7 +84,7 @@ def iter_versions(
 
 
 def log_bytes(servers: Sequence[zookeeper.ServerFiles]) -> int:
-    """Return how many bytes ``iter_versions`` will pass."""
+    """Return the total size in bytes of the logs that ``iter_versions`` reads."""
     return sum(file.stat().st_size for server in servers for _, file in zookeeper.iter_log_files(server))
 
 
@@ -117,8 +118,9 @@ def _versions_of(item: Transaction, wanted: Callable[[str], bool]) -> Iterator[V
 def _iter_snapshots(
     servers: Sequence[zookeeper.ServerFiles], after: int, before: int, wanted: Callable[[str], bool]
 ) -> Iterator[Version | Flaw]:
-    """Yield what snapshots show of the transactions between two zxids: those in between, and the first one after."""
-    files = [one for one in zookeeper.iter_snapshot_files(servers) if one.zxid > after]
+    """Yield the values in snapshots from transactions after zxid ``after`` and before ``before``; a Flaw if one is
+    damaged."""
+    files = [file for file in zookeeper.iter_snapshot_files(servers) if file.zxid > after]
     for file, following in pairwise([*files, None]):
         assert file is not None
         try:

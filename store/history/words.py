@@ -1,4 +1,4 @@
-"""What a change of a metadata node means, in words: of a topic's list of ledgers, a cursor, a ledger, a schema, policies."""
+"""Changes of metadata nodes in words: of a topic's ledger list, a cursor, a ledger, a schema, policies."""
 
 import json
 from collections.abc import Callable, Iterator, Sequence
@@ -20,7 +20,8 @@ _IDS = 6
 
 
 def subject_of(path: str) -> str:
-    """Return what the node at a path belongs to, as an operator calls it; "" where that is no more than its path."""
+    """Return an operator's name for what the node at a path describes, such as ``ledger 5``; "" if only the path names
+    it."""
     topic, cursor, ledger_id = topic_of_path(path), cursor_of_path(path), ledger_id_of_path(path)
     if topic is not None:
         return f"topic {topic}"
@@ -51,7 +52,7 @@ _PLACES = (
 
 
 def describe(path: str, old: bytes | None, new: bytes | None) -> str:
-    """Return in words how the value of a node went from ``old`` to ``new``; None: the node does not exist."""
+    """Return in words how the value of a node changed from ``old`` to ``new``; None: the node does not exist."""
     if new is None:
         return "; ".join(_deleted(path, old))
     try:
@@ -151,14 +152,14 @@ def _ledgers(ledgers: Sequence[LedgerInfo]) -> str:
 
 
 def _ids(ids: Sequence[int]) -> str:
-    """Return ``ledger 5``, ``ledgers 5, 7``, ``38 ledgers, 5 to 90``."""
+    """Return ledger ids in words: ``ledger 5``, ``ledgers 5, 7`` or ``38 ledgers, 5 to 90``."""
     if len(ids) > _IDS:
         return f"{len(ids):,} ledgers, {min(ids)} to {max(ids)}"
     return f"ledger{'s' * (len(ids) != 1)} {', '.join(map(str, ids))}"
 
 
 def entries_between(ledgers: Sequence[LedgerInfo], low: Position, high: Position) -> int:
-    """Return how many entries of the ledgers a cursor passes from ``low`` to ``high``; negative where it goes back."""
+    """Return how many entries a cursor passes on its way from ``low`` to ``high``; negative if it moves back."""
     if high < low:
         return -entries_between(ledgers, high, low)
     between = sum(one.entries for one in ledgers if low.ledger_id <= one.ledger_id < high.ledger_id)
@@ -257,7 +258,7 @@ def _value_words(before: object, now: object) -> Iterator[str]:
 
 
 def _json_words(before: dict[str, Any], now: dict[str, Any], prefix: str) -> Iterator[str]:  # Any: JSON
-    """Yield what has another value now than before, by its name; secrets are hidden."""
+    """Yield each property whose value changed, as name, old and new value; secrets are hidden."""
     was, left = hide_secrets_in(before), hide_secrets_in(now)
     for key in dict.fromkeys([*was, *left]):
         old, new = was.get(key), left.get(key)

@@ -70,7 +70,7 @@ CURSOR_LEDGER, METADATA = "cursor-ledger", "metadata"
 
 
 class TimeBound(Answer, frozen=True):
-    """A time, and what proves it."""
+    """An earliest or latest possible time, and ``by`` what it is proved."""
 
     time_ms: int
     by: str
@@ -89,7 +89,7 @@ class CursorVersion(Struct, frozen=True):
 
 
 class LedgerLife(Struct, frozen=True):
-    """When a cursor ledger was made, and when it was closed or deleted, as far as the metadata says."""
+    """When a cursor ledger was created, and when it was closed or deleted, as far as the metadata says."""
 
     made_ms: int | None = None
     ended_ms: int | None = None
@@ -176,7 +176,7 @@ def iter_ack_states(
 
 
 class _StatesReader:
-    """Yields states in their order: a time that one state cannot precede, no later state can precede."""
+    """Reads states in order. If a time is proved to be before one state, it is before all later states, too."""
 
     def __init__(
         self, reader: EntryReader, topic: Topic, lives: Mapping[int, LedgerLife], writes: Sequence[WriteTimes]
@@ -301,7 +301,8 @@ def _later(one: TimeBound | None, other: TimeBound | None) -> TimeBound | None:
 
 
 def _life(txn: Txn, ledger_id: int) -> LedgerLife:
-    """Return the facts in the metadata of a ledger's node; none for a deleted one."""
+    """Return when a ledger was created, and if it is closed, when its metadata was last written; empty for a deleted
+    one."""
     path = ledger_path(ledger_id)
     node = find_imported(txn, path)
     if node is None:
@@ -319,7 +320,7 @@ def _iter_ledger(reader: EntryReader, ledger_id: int) -> Iterator[_Read]:
         last = read_ledger(reader.txn, ledger_id).last_entry_id
     except errors.LedgerNotFound:
         return
-    unclear: list[_Read] = []  # parts of a state may be: the footer behind them tells
+    unclear: list[_Read] = []  # perhaps parts of a state: the footer after them decides
     for entry_id in range(last + 1):
         taken: list[bytes] = []
         try:
@@ -347,7 +348,7 @@ _CURSOR_KEY = CURSOR_KEY.encode()
 
 
 class CursorHistory(Struct):
-    """Versions by the path of a cursor, histories by the id of a cursor ledger, and sentences about unreadable parts.
+    """Earlier versions by path of a cursor's node, lives by cursor ledger, and sentences about unreadable parts.
 
     ``writes``: when entries of cursor ledgers were written.
     """
@@ -443,7 +444,8 @@ def read_cursor_history(servers: Sequence[ServerFiles], paths: Iterable[str]) ->
 
 
 def _note_ledger(lives: dict[int, LedgerLife], item: Version) -> None:
-    """Note what a version of a node says of the life of a cursor ledger: only these have a cursor's name in their metadata."""
+    """Record what a version of a ledger's node says, if its custom metadata names a cursor: then it is a cursor
+    ledger."""
     ledger_id = ledger_id_of_path(item.path)
     if ledger_id is None:
         return
@@ -571,7 +573,7 @@ def state_in_force(
 
 
 class _Extreme(Struct, frozen=True):
-    """A state, its name, and the entries that it gives consumers; ``name`` empty: it was made from several."""
+    """A possible state, its name ("" if it was combined from several), and the entries that consumers would get."""
 
     state: CursorState
     name: str
@@ -624,13 +626,13 @@ class _Possible:
 
     @property
     def are_alike(self) -> bool:
-        """Whether they give consumers the same."""
+        """Whether consumers would get the same messages under all of them."""
         if self.most is None or self.least is None:
             return self.states == 1
         return not self.unknown and self.most.pending == self.least.pending
 
     def text(self) -> str:
-        """Name them."""
+        """Return the name of the only state, or the number of states and the names of the first and last."""
         assert self.first is not None
         assert self.last is not None
         if self.states == 1:
@@ -705,7 +707,7 @@ class Pending(Struct, frozen=True):
 
     @property
     def count(self) -> int:
-        """How many entries it gives."""
+        """How many entries are pending."""
         return sum(end - start for start, end in self.entries)
 
     def has(self, rank: int) -> bool:

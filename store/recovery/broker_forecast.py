@@ -63,9 +63,12 @@ class TopicsDeleted(Answer, frozen=True):
 
 
 class TopicForecast(Answer, frozen=True):
-    """What a broker deletes of a topic. ``trimmed``: ledgers that every cursor is past; ``expired``: those that a TTL
-    lets cursors leave; ``expires``: entries that subscriptions lose by the TTL. ``inactive``: the topic itself is
-    deleted, ``after_seconds`` after its loading."""
+    """What a broker deletes of a topic.
+
+    ``trimmed``: ledgers that every cursor has passed; ``expired``: those that cursors pass by a TTL; ``expires``:
+    entries that subscriptions lose by it; ``inactive``: the topic itself is deleted, ``after_seconds`` after its
+    loading.
+    """
 
     topic: str
     bytes: int
@@ -180,7 +183,7 @@ def _largest(rows: list[TopicForecast]) -> list[TopicForecast]:
 
 
 def _forecast(reader: EntryReader, name: TopicName, now_ms: int, defaults: BrokerDefaults) -> TopicForecast:
-    # A broker that has just loaded a topic closes its last ledger and puts an empty one behind.
+    # A broker that has just loaded a topic closes its last ledger and appends an empty one.
     stored = read_topic(reader.txn, name)
     closed = [
         replace(ledger, info=replace(ledger.info, timestamp_ms=now_ms)) if ledger.is_open else ledger
@@ -197,7 +200,7 @@ def _forecast(reader: EntryReader, name: TopicName, now_ms: int, defaults: Broke
     ttl = find_message_ttl(reader.txn, name)
     ttl_seconds = defaults.ttl_seconds if ttl is None else ttl.seconds
     moved, expires = _expired(reader, topic, cursors, ttl_seconds, now_ms)
-    # Ledgers are released from the first one on, so those that go without a TTL are the first of these.
+    # Ledgers are deleted from the first on, so those deleted even without the TTL come first.
     expired = released_ledgers(topic, {**positions, **moved}, retention, now_ms + 1)[len(trimmed) :]
     after = _inactive_after(reader, topic, cursors, retention, defaults)
     # Without the empty ledger at the end.

@@ -56,7 +56,7 @@ _POINTERS = (CURSOR, COMPACTED, BUCKET)
 _RIVALS_MAX = 1_000
 """Pairs of ledgers that one number of a producer may follow in, up to which all are told. Of more none joins anything, but where one ledger
 alone follows: the next one stands for them."""
-_STEADY_PRODUCERS = 2  # that go on, where nothing else says so: one alone may be chance
+_STEADY_PRODUCERS = 2  # needed to join ledgers on no other evidence: one that continues may be chance
 
 
 ONE_WITNESS = "one witness only"
@@ -73,7 +73,10 @@ class Join(Struct, frozen=True):
 
 
 class LedgerGroup(Struct, frozen=True):
-    """Ledgers of one topic in their order. ``topic``: as ``known`` names it; "": unknown. ``beside``: pointers into it, by ledger id."""
+    """Ledgers of one topic in their order. ``topic``: its name in the metadata, "" if unknown.
+
+    ``beside``: cursor ledgers, compacted ledgers and buckets with positions in the group, by id.
+    """
 
     kind: str
     ledger_ids: tuple[int, ...]
@@ -89,7 +92,7 @@ class Chains(Struct, frozen=True):
     refused: tuple[Join, ...]
 
     def probable(self) -> dict[int, list[int]]:
-        """Return the groups with which one witness alone would join a group, each by its first ledger."""
+        """Return group → groups that one witness alone would join to it, each by its first ledger."""
         first = {ledger: group.ledger_ids[0] for group in self.groups for ledger in group.ledger_ids}
         neighbours: dict[int, set[int]] = defaultdict(set)
         for join in self.refused:
@@ -129,7 +132,7 @@ def find_chains(
     names = cluster or likely_cluster(by_ledger.values())
     for join, refused in _links(by_ledger, names):
         work.join(join, refused)
-    work.join_pending_acks()  # they are of one topic where what they name is
+    work.join_pending_acks()  # last: the logs belong together if the ledgers they point to do
     groups = tuple(_groups(work, pointers))
     return Chains(groups, tuple(work.joins), tuple(work.refused))
 
@@ -141,7 +144,7 @@ def _groups(work: _LedgerSets, pointers: Iterable[LedgerEvidence]) -> Iterator[L
     beside: dict[int, list[int]] = defaultdict(list)
     for one in pointers:
         roots = {work.root(ledger) for ledger in one.points if ledger in work.found}
-        # One that names ledgers of two groups tells nothing for certain, and goes to neither.
+        # A ledger with positions in two groups proves nothing, and goes to neither.
         if len(roots) == 1:
             beside[roots.pop()].append(one.ledger_id)
     for root, ledgers in members.items():
@@ -150,7 +153,8 @@ def _groups(work: _LedgerSets, pointers: Iterable[LedgerEvidence]) -> Iterator[L
 
 
 class _LedgerSet(Struct):
-    """Ledgers of one topic by id; those with a broker's index and times; their kinds, and their names in the metadata.
+    """Ledgers of one topic by id; those with a broker's index, and with broker times; their kinds, and their names in
+    the metadata.
 
     ``contradiction``: how ledgers that the metadata lists together contradict each other, "" if they do not.
     """
@@ -173,7 +177,7 @@ class _LedgerSet(Struct):
 
 
 def _merged(a: list[int], b: list[int]) -> list[int]:
-    """Return two ascending lists as one; the first grows where the second comes after it, as ledgers of a topic mostly do."""
+    """Return two ascending lists merged; ``a`` is extended if ``b`` comes after it, as ledgers of a topic mostly do."""
     if not a or not b or a[-1] < b[0]:
         a += b
         return a
@@ -181,14 +185,14 @@ def _merged(a: list[int], b: list[int]) -> list[int]:
 
 
 def _meeting(a: list[int], b: list[int]) -> Iterable[tuple[int, int]]:
-    """Return the neighbours that two ascending lists have as one, where they are not neighbours in either of them alone."""
+    """Return neighbours in two ascending lists merged, at least those whose members come from different lists."""
     if a and b and (a[-1] < b[0] or b[-1] < a[0]):
         return [(a[-1], b[0]) if a[-1] < b[0] else (b[-1], a[0])]
     return pairwise(sorted(a + b)) if a and b else ()
 
 
 class _LedgerSets(Struct):
-    """Sets of ledgers that grow together where nothing contradicts."""
+    """Sets of ledgers of one topic, merged pair by pair unless something contradicts."""
 
     found: dict[int, LedgerEvidence]
     topics: dict[int, str]
@@ -206,7 +210,7 @@ class _LedgerSets(Struct):
         return ledger_id
 
     def unite(self, a: int, b: int, contradiction: str = "") -> None:
-        """Make the sets of two ledgers one, in spite of a contradiction."""
+        """Merge the sets of two ledgers, recording a ``contradiction`` between them."""
         a, b = self.root(a), self.root(b)
         if a != b:
             # The smaller set joins the larger, so that each ledger moves few times.
@@ -230,7 +234,7 @@ class _LedgerSets(Struct):
         return self._sets[root]
 
     def join(self, join: Join, refused: str = "") -> None:
-        """Unite the sets of two ledgers, unless the join is refused or contradicts an earlier one."""
+        """Merge the sets of two ledgers, unless the join is refused or the sets contradict each other."""
         refused = "" if self.probable and refused == ONE_WITNESS else refused
         a, b = self.root(join.ledger_id), self.root(join.next_id)
         if a == b:
@@ -245,18 +249,20 @@ class _LedgerSets(Struct):
         self.joins.append(join)
 
     def join_pointed(self, one: LedgerEvidence) -> None:
-        """Join the ledgers that a cursor ledger, a compacted ledger or a bucket names positions of."""
-        there = []
+        """Join the ledgers in which the positions in a cursor ledger, a compacted ledger or a bucket lie."""
+        joined = []
         for ledger, (low, high) in sorted(one.points.items()):
             pointed = self.found.get(ledger)
             if pointed is not None and pointed.kind in _DATA and low >= -1 and high <= pointed.last_entry:
-                there.append(ledger)
+                joined.append(ledger)
         # A topic's ledgers are of one kind, so some of these positions mislead.
-        if len({self.found[ledger].kind for ledger in there}) > 1:
+        if len({self.found[ledger].kind for ledger in joined}) > 1:
             return
-        for a, b in pairwise(there):
-            said = [f"{one.kind} ledger {one.ledger_id} names {_span(ledger, one.points[ledger])}" for ledger in (a, b)]
-            self.join(Join(a, b, tuple(said)))
+        for a, b in pairwise(joined):
+            witnesses = [
+                f"{one.kind} ledger {one.ledger_id} names {_span(ledger, one.points[ledger])}" for ledger in (a, b)
+            ]
+            self.join(Join(a, b, tuple(witnesses)))
 
     def join_coordinators(self) -> None:
         """Join the logs of one transaction coordinator, also by a transaction that continues from one log in the next."""
@@ -271,19 +277,20 @@ class _LedgerSets(Struct):
                 shared = a.txns.keys() & b.txns.keys()
                 second = f"transaction {max(shared)} is in both" if shared else f"transaction {first} follows {last}"
                 follows = bool(shared) or first[1] == last[1] + 1
-                said = (f"both are the log of coordinator {coordinator}", *([second] if follows else []))
-                self.join(Join(a.ledger_id, b.ledger_id, said), "" if follows else ONE_WITNESS)
+                witnesses = (f"both are the log of coordinator {coordinator}", *([second] if follows else []))
+                self.join(Join(a.ledger_id, b.ledger_id, witnesses), "" if follows else ONE_WITNESS)
 
     def join_pending_acks(self) -> None:
-        """Join the logs of pending acknowledgements that, by the coordinators' records of transactions, only one subscription can have."""
+        """Join logs of pending acknowledgements whose transactions, by the coordinators' records, concern only one
+        subscription."""
         of: dict[tuple[int, str], list[LedgerEvidence]] = defaultdict(list)
         coordinators = [one for one in self.found.values() if one.kind == TRANSACTIONS]
         for one in self.found.values():
             if one.kind == PENDING_ACKS:
-                said = find_subscriptions(one, coordinators)
+                subscriptions = find_subscriptions(one, coordinators)
                 roots = {self.root(ledger) for ledger in one.points if ledger in self.found}
-                if len(said) == 1 and len(roots) == 1:
-                    of[roots.pop(), said[0]].append(one)
+                if len(subscriptions) == 1 and len(roots) == 1:
+                    of[roots.pop(), subscriptions[0]].append(one)
         for (_, subscription), logs in of.items():
             name = subscription.replace("\0", " ")
             for a, b in pairwise(sorted(logs, key=lambda log: log.ledger_id)):
@@ -291,7 +298,7 @@ class _LedgerSets(Struct):
                 self.join(Join(a.ledger_id, b.ledger_id, witnesses))
 
     def _contradiction(self, a: _LedgerSet, b: _LedgerSet) -> str:
-        """Return why two sets cannot be of one topic, "" if nothing contradicts it."""
+        """Return why two sets cannot belong to one topic, "" if nothing contradicts."""
         if len(a.names | b.names) > 1:
             return "the metadata names them " + " and ".join(sorted(a.names | b.names))
         if len(a.kinds | b.kinds) > 1:
@@ -307,14 +314,15 @@ class _LedgerSets(Struct):
         return a.contradiction or b.contradiction
 
 
-def find_subscriptions(one: LedgerEvidence, evidence: Iterable[LedgerEvidence]) -> list[str]:
-    """Return the subscriptions, as ``topic\\0subscription``, on which all transactions of a log of acknowledgements are said to be."""
-    said: list[frozenset[str]] = []
+def find_subscriptions(acks: LedgerEvidence, evidence: Iterable[LedgerEvidence]) -> list[str]:
+    """Return the subscriptions, as ``topic\\0subscription``, that all transactions in a log of acknowledgements may
+    concern."""
+    candidates: list[frozenset[str]] = []
     for log in evidence:
         if log.kind == TRANSACTIONS:
-            of = (log.txns[txn] for txn in one.txns if txn in log.txns)
-            said += [names for says in of if (names := frozenset(text for text in says if "\0" in text))]
-    return sorted(frozenset.intersection(*said)) if said else []
+            of = (log.txns[txn] for txn in acks.txns if txn in log.txns)
+            candidates += [names for texts in of if (names := frozenset(text for text in texts if "\0" in text))]
+    return sorted(frozenset.intersection(*candidates)) if candidates else []
 
 
 def _span(ledger_id: int, bounds: tuple[int, int]) -> str:
@@ -326,7 +334,7 @@ def _span(ledger_id: int, bounds: tuple[int, int]) -> str:
 
 
 def likely_cluster(evidence: Iterable[LedgerEvidence]) -> str:
-    """Return the cluster that most names of producers begin with as brokers make them."""
+    """Return the cluster with which most producers' names begin that brokers generated, "" without such names."""
     counts: Counter[str] = Counter()
     for one in evidence:
         for producer in one.producers:
@@ -337,10 +345,10 @@ def likely_cluster(evidence: Iterable[LedgerEvidence]) -> str:
 
 
 class _KnownProducers(Struct, frozen=True):
-    """Facts about producers: those whose range in one ledger lies within another's, and those that skip numbers.
+    """How far producers' sequence ids prove that ledgers belong together. ``jumping``: producers that skip ids.
 
-    ``twins``: those that end two ledgers with the same number at the same index, as partitions with equally many messages
-    do.
+    ``shared``: their ranges of ids, or of times, in two ledgers overlap. ``twins``: they end two ledgers with the same
+    id at the same index, as in partitions with equally many messages.
     """
 
     shared: frozenset[Producer]
@@ -349,17 +357,18 @@ class _KnownProducers(Struct, frozen=True):
     cluster: str
 
     def is_given(self, producer: Producer) -> bool:
-        """Whether a broker gave the name, so that one producer has it."""
+        """Whether a broker generated the producer's name, so that no other producer has it."""
         match = _GIVEN.fullmatch(producer.name)
         return match is not None and match[1] == (producer.replicated_from or self.cluster)
 
     def is_good(self, producer: Producer) -> bool:
-        """Whether its next number proves something."""
+        """Whether the producer's next sequence id proves that a ledger follows another."""
         return producer not in self.shared and producer not in self.jumping
 
 
 def _links(by_ledger: Mapping[int, LedgerEvidence], cluster: str) -> Iterator[tuple[Join, str]]:
-    """Yield pairs of ledgers between which a producer continues, most witnesses first, and why a pair is not joined, "" if it is."""
+    """Yield pairs of ledgers between which a producer continues, most witnesses first, with the reason of a refusal, or
+    ""."""
     runs: dict[Producer, list[tuple[ProducerRun, int]]] = defaultdict(list)
     for one in by_ledger.values():
         if one.kind == MESSAGES:
@@ -436,9 +445,10 @@ def _nearby(by_ledger: Mapping[int, LedgerEvidence]) -> dict[tuple[int, int], st
 
 
 def _shared(runs: Mapping[Producer, list[tuple[ProducerRun, int]]]) -> Iterator[Producer]:
-    """Yield the producers whose numbers in one ledger recur in another one, or that wrote to two ledgers at one time.
+    """Yield the producers whose ranges of sequence ids, or of publish times, in two ledgers overlap.
 
-    The ledgers are of different topics, or the producer began again: a topic has one open ledger (``ManagedLedgerImpl``, Pulsar 4.0.8).
+    The ledgers are of different topics, or the producer began again: a topic has one open ledger
+    (``ManagedLedgerImpl``, Pulsar 4.0.8).
     """
     for producer, mine in runs.items():
         numbers = sorted((run.low, run.high) for run, _ in mine)
@@ -452,7 +462,7 @@ def _shared(runs: Mapping[Producer, list[tuple[ProducerRun, int]]]) -> Iterator[
 def _twins(
     by_ledger: Mapping[int, LedgerEvidence], runs: Mapping[Producer, list[tuple[ProducerRun, int]]]
 ) -> Iterator[Producer]:
-    """Yield the producers of which two ledgers have one last number, and one index."""
+    """Yield the producers whose last sequence ids, and indexes, are equal in two ledgers."""
     for producer, mine in runs.items():
         ends = Counter((run.last, index[2]) for run, ledger in mine if (index := by_ledger[ledger].index) is not None)
         if any(count > 1 for count in ends.values()):
@@ -525,7 +535,7 @@ def generated_name(ledger_id: int) -> TopicName:
 
 
 class _NamesSaid(Struct):
-    """What names groups so far; of two names for a group, or two groups for a name, none is taken."""
+    """Names that witnesses give to groups; if a group has two names, or a name two groups, they do not count."""
 
     by_ledger: Mapping[int, LedgerGroup]
     said: dict[LedgerGroup, dict[TopicName, list[str]]]
@@ -632,7 +642,7 @@ class _Schema(Struct, frozen=True):
 
 
 class _Sample(Struct, frozen=True):
-    """The messages of a group, as far as they are asked for."""
+    """Reads the first messages of a group."""
 
     reader: EntryReader
     group: LedgerGroup

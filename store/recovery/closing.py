@@ -110,13 +110,13 @@ def _ensembles(txn: Txn, ledger_id: int, held: Mapping[str, Array], last: int) -
         best = [fit for fit in best if fit.write_quorum == usual] or best
     if best:
         return best[0].write_quorum, best[0].segments
-    # No round robin explains it. An ensemble wherever the holders change: what was there is found, whatever else is asked for.
+    # No round robin explains the holders: with a new ensemble wherever they change, clients find every entry.
     quorum = max(map(len, holders))
     whole_cluster, segments = sorted(held), list[Segment]()
     before: tuple[str, ...] = ()
     for entry, one in enumerate(holders):
         if not before or not one <= {*before}:
-            # Filled with bookies of the ensemble before: as few as possible change, as when one bookie is replaced.
+            # Filled up from the previous ensemble, so that few bookies change, as when one is replaced.
             others = (bookie for bookie in (*before, *whole_cluster) if bookie not in one)
             before = tuple([*sorted(one), *dict.fromkeys(others)][:quorum])
             segments.append(Segment(entry, before))
@@ -124,8 +124,8 @@ def _ensembles(txn: Txn, ledger_id: int, held: Mapping[str, Array], last: int) -
 
 
 def explain_holders(holders: Sequence[frozenset[str]]) -> list[EnsembleFit]:
-    """Return the smallest sets of ensembles whose round robin explains the holders, one for each number of copies that needs no more."""
-    # Short ledgers are many and alike.
+    """Return ensembles whose round robin explains the holders: for each number of copies that needs fewest of them."""
+    # Many short ledgers have the same holders: their explanation is cached.
     return [*(_explain_few(tuple(holders)) if len(holders) <= _FEW else _explain(holders))]
 
 
@@ -142,7 +142,7 @@ def _explain(holders: Sequence[frozenset[str]]) -> list[EnsembleFit]:
         return []
     bookies = sorted({bookie for one in holders for bookie in one})
     fits, most = list[EnsembleFit](), SEGMENTS_MAX
-    # What most entries have first: with the others' copies a ledger falls into as many ensembles as copies are missing.
+    # The most frequent number of copies first: any other splits the ledger into as many ensembles as copies are missing.
     for quorum, entries in counts.most_common():
         sizes = range(quorum, len(bookies) + 1) if quorum else ()
         for size in sizes:
@@ -173,8 +173,10 @@ def _held_of(holders: Sequence[frozenset[str]]) -> dict[str, Array]:
 def _round_robin(
     holders: Sequence[frozenset[str]], quorum: int, size: int, bookies: Sequence[str], most: int
 ) -> tuple[Segment, ...] | None:
-    """Return the fewest ensembles of ``size`` bookies, ``most`` of them, by which every bookie that is asked for an entry has it or,
-    where fewer than ``quorum`` have it, all that have it are asked; None if none of the orders tried is one.
+    """Return at most ``most`` ensembles of ``size`` bookies that explain by round robin which bookies have each entry.
+
+    Every bookie of an entry's write set must have it; if fewer than ``quorum`` bookies have it, all of these must be in
+    the write set. None if no order of bookies that was tried fits.
     """
     segments: list[Segment] = []
     start = 0
@@ -201,7 +203,7 @@ def _round_robin(
                     best = (end, kept, order)
             if best[0] < stop or stop == len(holders):
                 break
-            ahead *= 16  # this ensemble goes on
+            ahead *= 16  # the ensemble serves all of these: it may serve more
         if best[0] == start:
             return None
         segments.append(Segment(start, best[2]))
@@ -349,7 +351,8 @@ def fit_ensembles(
 def _closest(
     held: Mapping[str, Array], last_entry_id: int, sibling: LedgerMetadata | None
 ) -> tuple[int, tuple[Segment, ...], int]:
-    """The last entries before a crash have too few copies, those around a failed bookie too many: the ensembles that serve most."""
+    """Return the ensembles that serve most entries: before a crash copies are too few, around a failed bookie too
+    many."""
     import numpy as np
 
     entries = np.arange(last_entry_id + 1)
@@ -380,7 +383,7 @@ def _fit(
         orders = islice(permutations(most, size), ORDERS_MAX)
         candidates = (_served(order, has, entries[start:], write_quorum) for order in orders)
         served, wrong, order = max(candidates, key=lambda one: (one[0], -one[1]))
-        if not served:  # of many bookies not all orders are tried: a holder of the entry goes where it is looked for
+        if not served:  # with many bookies not all orders are tried: put a holder where clients look for the entry
             holder = next(bookie for bookie in most if has[bookie][start])
             others = [bookie for bookie in most if bookie != holder][: size - 1]
             others.insert(start % size, holder)

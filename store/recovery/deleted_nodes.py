@@ -40,7 +40,7 @@ class Fate(Struct):
 
 
 class Listing(Struct, frozen=True):
-    """How a topic listed a ledger last, and when it no longer did (None: it still does)."""
+    """A ledger's last ``LedgerInfo`` in a topic's list, and when the list no longer had it (None: it still does)."""
 
     info: LedgerInfo
     gone_ms: int | None
@@ -67,7 +67,7 @@ class Past(Struct):
                 yield ledger_id, fate
 
     def put(self, path: str, value: bytes | None, time_ms: int, at_ms: int | None) -> None:
-        """Note that the node at this path got a value, or was deleted (None)."""
+        """Record that the node at this path got a value, or was deleted (None)."""
         fate = self.fates.get(path)
         name = topic_of_path(path)
         if name is not None:
@@ -158,7 +158,7 @@ class PastTopic(Struct, frozen=True):
 
     @property
     def managed(self) -> ManagedLedger:
-        """Its node's value, decoded; raises MetadataCorrupt."""
+        """Return the topic's ManagedLedgerInfo, decoded from ``value``; raises MetadataCorrupt."""
         return decode_managed_ledger(self.value, self.name.path)
 
 

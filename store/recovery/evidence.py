@@ -1,10 +1,10 @@
-"""The origin of ledgers without metadata, as their entries tell it: one pass, on any engine, in bounded memory.
+"""Finds the origin of ledgers without metadata from their entries: in one pass, on any engine, in bounded memory.
 
-An executor returns sums for each batch of entries, which are combined here in entry order. Only the head of a large entry is read.
-Upstream, Pulsar 4.0.8: ``MessageMetadata``, ``BrokerEntryMetadata``; of entries that are no messages ``PositionInfo`` (cursors),
-``SchemaStorageFormat.SchemaEntry``, ``RawMessageImpl`` (compacted), delayed-bucket snapshots, ``TransactionMetadataEntry``,
-``PendingAckMetadataEntry``. All but compacted entries are bare protobuf without a mark, so an entry may fit several kinds: a ledger has
-the kind that fits all its entries.
+An executor returns sums for each batch of entries, which are combined here in entry order. Only the head of a large
+entry is read. Upstream, Pulsar 4.0.8: ``MessageMetadata``, ``BrokerEntryMetadata``; of entries that are no messages
+``PositionInfo`` (cursors), ``SchemaStorageFormat.SchemaEntry``, ``RawMessageImpl`` (compacted), delayed-bucket
+snapshots, ``TransactionMetadataEntry``, ``PendingAckMetadataEntry``. All but compacted entries are bare protobuf
+without a mark, so an entry may fit several kinds: a ledger has the kind that fits all its entries.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _NO_TXNS: Mapping[tuple[int, int], frozenset[str]] = {}
 
 
 class Producer(Struct, frozen=True, gc=False, order=True):
-    """Who sent messages: the name, and the cluster that they were replicated from ("": sent to this one)."""
+    """A producer's name, and the cluster that its messages were replicated from ("": they were sent to this one)."""
 
     name: str
     replicated_from: str = ""
@@ -157,8 +157,8 @@ def _finished(txn: Txn, ledger_id: int, sums: _LedgerSums) -> Iterator[LedgerEvi
 
 
 class SumHeads(Struct, frozen=True):
-    """What the entries at given places say, summed up as JSON, one row per batch; empty for a batch with an entry whose
-    digest does not match."""
+    """A scan that sums up the evidence in the entries at given places: JSON, one row per batch, which is empty if the
+    digest of one of its entries does not match."""
 
     @property
     def schema(self) -> pa.Schema:
@@ -245,7 +245,7 @@ def _number_producers(batch: EntryBatch, sent: Array) -> tuple[Array, list[list[
 
 
 class _Runs(Struct, frozen=True):
-    """Rows that belong together one after the other: where each group begins and ends, and its number."""
+    """Consecutive rows in groups: where each group begins and ends, and its number."""
 
     rows: Array
     groups: Array
@@ -258,7 +258,7 @@ class _Runs(Struct, frozen=True):
             yield group, self.rows[first : last + 1]
 
     def reduced(self, function: Any, values: Array) -> Array:  # Any: numpy has no type for its functions
-        """Return what the function makes of each group's values, which are of all rows."""
+        """Return the result of the function for each group's part of ``values``, which has all rows."""
         values_of_runs: Array = function.reduceat(values[self.rows], self.firsts)
         return values_of_runs
 
@@ -275,7 +275,7 @@ def _runs_of(rows: Array, groups: Array) -> _Runs:
 
 
 def _sum_messages(batch: EntryBatch, sent: Array, of: Array, sums: list[Json]) -> None:
-    """Add what the messages among the entries say to ``sums``, by the ledger that each is ``of``."""
+    """Add the evidence in the messages of a batch to ``sums``; ``of``: index in ``sums`` of each entry's ledger."""
     import numpy as np
 
     def put(name: str, runs: _Runs, *columns: Array) -> None:

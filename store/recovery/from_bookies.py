@@ -127,7 +127,7 @@ def find_ledgers(reader: EntryReader, given: GivenNames, cluster: str = "", *, p
                 f"the file of names has ledger {ledger}, but no imported file has an entry of it",
                 hint="write a new one: pulsar-admin store recover --level C --dry-run --names FILE, where FILE does not exist",
             )
-    # What nothing serves still says what belongs together.
+    # Ledgers that are left apart still prove which others belong together.
     chains = _without(find_chains(evidence.values(), known, cluster, probable=probable), left_apart)
     for ledger in left_apart:
         del evidence[ledger]
@@ -137,7 +137,7 @@ def find_ledgers(reader: EntryReader, given: GivenNames, cluster: str = "", *, p
 
 
 def _check_apart(named: NamedLedgers) -> None:
-    """Raise InvalidValue if a row has the name that a topic without a row gets, which would be one topic without anybody's word."""
+    """Raise InvalidValue if the operator gives a topic the name that one without a row gets: they would be joined."""
     givers = {name: ledger for ledger, name in named.given.topics.items()}
     for group in named.chains.groups:
         name = named.name_of(group)
@@ -151,7 +151,7 @@ def _check_apart(named: NamedLedgers) -> None:
 
 
 def _without(chains: Chains, left_apart: Container[int]) -> Chains:
-    """Return the groups without some ledgers."""
+    """Return the groups without the ledgers that are left apart."""
     groups = []
     for group in chains.groups:
         ledgers = tuple(one for one in group.ledger_ids if one not in left_apart)
@@ -216,7 +216,7 @@ class _MadeOfBookies(from_ledgers.Remade, kw_only=True):
             self.joins.setdefault(join.ledger_id, []).append((number, join))
 
     def claims(self) -> dict[int, Callable[[], dict[str, bytes]]]:
-        """Fill the survey; return of each ledger what makes its custom metadata, as its creator wrote it."""
+        """Fill the survey; return, for each ledger, a function that returns custom metadata as its creator wrote it."""
         claims: dict[int, Callable[[], dict[str, bytes]]] = {}
         for group in self.named.chains.groups:
             name = self.named.name_of(group)
@@ -249,7 +249,7 @@ class _MadeOfBookies(from_ledgers.Remade, kw_only=True):
         return claims
 
     def close_ledgers(self, claims: Mapping[int, Callable[[], Mapping[str, bytes]]]) -> None:
-        """Give every ledger metadata: a bookie deletes the entries of one that has none."""
+        """Give every ledger metadata, because bookies delete the entries of ledgers without metadata."""
         for ledger_id in self.named.evidence:
             custom = {**APPLICATION, **claims[ledger_id]()} if ledger_id in claims else {}
             closed = close_ledger(self.sources.reader, ledger_id, custom)
@@ -318,7 +318,7 @@ class _MadeOfBookies(from_ledgers.Remade, kw_only=True):
         yield f"cluster {cluster} has no addresses: set them with: pulsar-admin clusters update {shell_word(cluster)}"
 
     def _collected_notes(self) -> Iterator[str]:
-        """Yield what was left apart and how to include it, and which bookies' indexes could not say."""
+        """Yield sentences on what was left apart, how to include it, and which bookies' indexes could not be read."""
         txn, collected = self.sources.reader.txn, self.named.collected
         if collected:
             disks = read_disks(txn)
@@ -362,7 +362,7 @@ def _subscriptions(reader: EntryReader, named: NamedLedgers, group: LedgerGroup)
     given = named.given.subscriptions
     names = [next((given[one] for one in reversed(chain) if one in given), "") for chain in chains]
     for number, chain in enumerate(chains):
-        # Two topics that are one now have proposals of one name.
+        # Two topics that the operator joined may have the same proposed name.
         if not names[number] or (_PROPOSED.fullmatch(names[number]) and names[number] in names[:number]):
             proposals = (f"recovered-{one}" for one in count(number + 1))
             names[number] = next(one for one in proposals if one not in names)

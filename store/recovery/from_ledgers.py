@@ -143,7 +143,7 @@ class LedgerSurvey(Struct):
     """Where ledgers end of which the store has no metadata, and the plan has, where the entries here do not end there."""
 
     def add(self, ledger_id: int, metadata: LedgerMetadata) -> None:
-        """Note the claims of a ledger."""
+        """Record the role that a ledger's custom metadata gives it."""
         try:
             told = self._add(ledger_id, metadata.custom)
         except (EntryCorrupt, InvalidValue, ValueError):  # an invalid name or position
@@ -204,9 +204,10 @@ def newest_known(txn: Txn) -> int:
 
 
 class _Made(Remade):
-    """``survey``: the ledgers' custom metadata. ``shown`` returns the report's part about a topic.
+    """What ``plan_from_ledgers`` rebuilt so far; ``survey``: the ledgers' custom metadata.
 
-    ``bare``: topics without a known subscription; ``defaults``: whether a namespace has a broker's default policies.
+    ``shown`` returns the report's part about a topic; ``bare``: topics without a known subscription; ``defaults``:
+    whether a namespace has a broker's default policies.
     """
 
     survey: LedgerSurvey = field(default_factory=LedgerSurvey)

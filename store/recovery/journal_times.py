@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from pulsar_admin.store.aliases import Array
     from pulsar_admin.store.scan.files import FileBytes
 
-_AROUND = 64  # entries before and behind whose times are looked at
-_ON_THE_WAY_MS = 100  # from the broker to the bookie at least assumed, where the journal shows less
+_AROUND = 64  # entries before and after one whose times bound it
+_ON_THE_WAY_MS = 100  # assumed as the least time from the broker to the bookie, if the journal shows less
 _WAITED_MS = 1_000  # the same for logs, which do not show it: a message has its time before it waits for a new ledger
 
 
@@ -54,7 +54,7 @@ class WriteTime(NamedTuple):
 
     @property
     def place(self) -> str:
-        """The file and its kind."""
+        """The name of the file, and its kind."""
         return f"{'journal' if self.file.endswith('.txn') else 'entry log'} {self.file}"
 
 
@@ -162,7 +162,8 @@ def _between(before: Sequence[int], after: Sequence[int], begun_ms: int, file: s
 
 
 def _together(times: Sequence[WriteTime]) -> WriteTime:
-    """Return the time bounds that all copies of an entry share; copies that were made later, when a bookie was replaced, are ignored."""
+    """Return the time bounds that all copies of an entry share, ignoring copies made later, when a bookie was
+    replaced."""
     ends = [time.not_after_ms for time in times if time.not_after_ms is not None]
     first = [time for time in times if not ends or (time.not_before_ms or 0) <= min(ends)]
     lows = [time.not_before_ms for time in first if time.not_before_ms is not None]
@@ -208,7 +209,7 @@ class _Flushes:
         self._waiting: list[Ids] = []
 
     def read(self, path: Path, asked: Collection[Ids]) -> None:
-        """Read a log; of the asked entries the times are wanted."""
+        """Read a log, and find when the ``asked`` entries (ledger, entry) in it were written."""
         import numpy as np  # no command imports it that does not ask
 
         from pulsar_admin.store.scan.files import FileScan, LedgerDigests, Slice, has_good_digest
@@ -235,7 +236,7 @@ class _Flushes:
             self._take(wanted.get(flush, ()), times[start:end], path.name)
 
     def _take(self, asked: Collection[Ids], times: Array, file: str) -> None:
-        """Take what a log has of a flush: its asked entries, and the broker times of its messages."""
+        """Process the part of a flush that is in a log: its ``asked`` entries, and the broker times of its messages."""
         # Copies that garbage collection or autorecovery wrote are older than what was written before them, and what a start replays of
         # the journal is no newer.
         new = times[times > self._newest]

@@ -26,7 +26,7 @@ from pulsar_admin.store.sources.bookies import find_cookie
 if TYPE_CHECKING:
     from pulsar_admin.store.aliases import Array
 
-_BITS = 64  # of a ledger's mask of bookies; every ledger counts as being on a further bookie
+_BITS = 64  # in a ledger's mask of bookies; any further bookie counts as having every ledger
 _OFFLOAD = b"\x2a"
 """The tag of a ledger's offload context, without which a list has none in tiered storage."""
 
@@ -42,7 +42,7 @@ def is_among(ids: Array, wanted: Array) -> Array:
 
 
 class LedgerNames:
-    """Who names a ledger, packed: there may be millions."""
+    """The topics and cursors that name each ledger, packed, as there may be millions."""
 
     def __init__(self) -> None:
         self._ledgers, self._owners = array("q"), array("I")
@@ -50,7 +50,7 @@ class LedgerNames:
         self._ends = array("Q", [0])
 
     def add(self, ledger_ids: Iterable[int], text: str) -> None:
-        """Note that a text, such as a topic's name, names these ledgers."""
+        """Record that a topic or cursor, by its text, names these ledgers."""
         before = len(self._ledgers)
         self._ledgers.extend(ledger_ids)
         count = len(self._ledgers) - before
@@ -61,13 +61,13 @@ class LedgerNames:
 
     @property
     def ledgers(self) -> Array:
-        """The ledgers that anybody names, in no order."""
+        """The ledgers that anything names, in no order."""
         import numpy as np
 
         return np.frombuffer(self._ledgers, np.int64)
 
     def of(self, ledgers: Array) -> Iterator[tuple[str, Array]]:
-        """Yield (text, indexes of the ledgers that it names); a ledger with several names goes to the first."""
+        """Yield (text, indexes of the ledgers that it names); a ledger with several names counts for the first."""
         import numpy as np
 
         named = self.ledgers
@@ -88,7 +88,10 @@ class LedgerNames:
 
 
 class Known(Struct, frozen=True):
-    """What metadata says. ``next_id``: the ledger id that it gives next, None where not known; ``problems``: why it is not whole."""
+    """A metadata store's facts about ledgers. ``next_id``: the next ledger id that it assigns, None if unknown.
+
+    ``problems``: why these facts are incomplete.
+    """
 
     name: str
     ledgers: Array
@@ -108,16 +111,16 @@ class Known(Struct, frozen=True):
 
     @property
     def largest(self) -> int:
-        """The largest ledger id in it, named ones too; -1 without any."""
+        """The largest ledger id that has a node or is named by one; −1 if there is none."""
         named = self.names.ledgers
         return max((int(ids.max()) for ids in (self.ledgers, named) if len(ids)), default=-1)
 
     def check_trees(self, accepted: Collection[str]) -> None:
-        """Raise Refused unless each of its unknown trees is among the paths ``accepted``: what one references is not known."""
+        """Raise Refused unless ``accepted`` has the path of each unknown tree: it may reference ledgers."""
         check_accepted(self.unknown_trees, accepted)
 
     def check_layout(self) -> None:
-        """Raise Unsupported unless bookies list the ledgers as Pulsar's brokers write them."""
+        """Raise Unsupported if the ledgers' paths have another layout than the one Pulsar's brokers write."""
         if self.layout is not None:
             ledgermetadata.check_layout(self.layout, self.name)
 

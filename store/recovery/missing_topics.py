@@ -1,4 +1,4 @@
-"""Deleted topics: those that the history tells of, and those that only the entries of their ledgers show.
+"""Deleted topics: those that the history records, and those of which only entries are left.
 
 Two witnesses join two ledgers, otherwise they stay apart (``store.recovery.chains``).
 """
@@ -46,7 +46,10 @@ def is_topic_node(path: str, value: bytes) -> bool:
 
 
 def read_deletions(reader: EntryReader, places: Iterable[str], keep: Keep, *, by_evidence: bool) -> Past:
-    """Return what entries say of deleted ledgers, or the history as ``read_own_past`` does; raises Refused, SourceNotFound."""
+    """Return the history as ``read_own_past`` does, or ``by_evidence`` deleted ledgers from their entries alone.
+
+    Raises Refused, SourceNotFound.
+    """
     return read_past_by_evidence(reader) if by_evidence else read_own_past(reader, places, keep)
 
 
@@ -69,7 +72,11 @@ def iter_gone(txn: Txn, past: Past) -> Iterator[GoneTopic]:
 
 
 def read_past_by_evidence(reader: EntryReader) -> Past:
-    """Return what entries say of deleted ledgers; every entry's head is read. Subscriptions are not known. Raises Refused."""
+    """Return deleted ledgers grouped into topics by their entries, of which every head is read; subscriptions stay
+    unknown.
+
+    Raises Refused.
+    """
     txn = reader.txn
     known: dict[int, str] = {}
     for name in iter_topics(txn):

@@ -90,7 +90,7 @@ class LedgerShare(Answer, frozen=True):
 
 
 class LedgerLoss(Answer, frozen=True):
-    """Ledgers that go, their entries (None where no index has them) and the bytes of their records in entry logs."""
+    """Ledgers that are deleted, their entries (None if no index has them), and their records' bytes in entry logs."""
 
     ledgers: int
     entries: int | None
@@ -131,7 +131,7 @@ class BookieForecast(Answer, frozen=True):
 
 
 class TopicLoss(Answer, frozen=True):
-    """A topic (or cursor) that the metadata names with ledgers that go: how many, and bytes over all the bookies' copies."""
+    """A topic or cursor that names deleted ledgers: how many, and their bytes over all bookies' copies."""
 
     topic: str
     ledgers: int
@@ -224,9 +224,9 @@ def read_forecast(
     brokers: bool,
     conf: Path | None,
 ) -> Preflight:
-    """Return what bookies would delete, and with ``brokers`` or a ``conf``, or without bookies, what brokers would.
+    """Return what bookies would delete; with ``brokers`` or a ``conf``, or without bookies, also what brokers would.
 
-    ``opened`` reads the store that the metadata are of, if they are one's. Raises as ``read_preflight`` and ``read_broker_conf``.
+    ``opened`` reads the store that the metadata come from. Raises as ``read_preflight`` and ``read_broker_conf``.
     """
     forecast = read_preflight(parts.known, parts.bookies, parts.servers)
     warn((*parts.known.problems, *(text for one in forecast.bookies for text in one.problems)))
@@ -273,7 +273,8 @@ def iter_lost(known: Known, bookies: Iterable[Bookie]) -> Iterator[LostLedger]:
 
 
 def _disks_of(bookie: Bookie, problems: list[str]) -> Sequence[Disk]:
-    """Return the disks; those of a bookie whose index cannot be read as a salvage makes it again, with all ledgers of their logs."""
+    """Return a bookie's disks; if its index cannot be read, as a salvage would rebuild it, with all ledgers of their
+    logs."""
     try:
         return read_disks(bookie)
     except MetadataCorrupt as error:
@@ -318,7 +319,7 @@ def check_loss(forecast: Preflight, limit: float | None) -> None:
 
 
 class _Tally:
-    """Ledgers, ascending, and the bytes of each."""
+    """Bytes by ledger; ``ledgers`` is ascending."""
 
     def __init__(self) -> None:
         self.ledgers = np.zeros(0, np.int64)
@@ -334,7 +335,7 @@ class _Tally:
 
 
 class _LostLedgers:
-    """What goes over all bookies: ledger ids, and the bytes of each over all copies."""
+    """The ledgers that all bookies together lose, and the bytes of each over all copies."""
 
     def __init__(self, known: Known) -> None:
         self._known = known
@@ -351,7 +352,7 @@ class _LostLedgers:
         self._lost.add(ledgers, sizes)
 
     def see(self, ledgers: Array) -> None:
-        """Note the ledgers that a disk has."""
+        """Record which ledgers a disk has."""
         if len(ledgers):
             self.largest = max(self.largest, int(ledgers[-1]))
             next_id = self._known.next_id
@@ -359,7 +360,7 @@ class _LostLedgers:
                 self.in_use = np.union1d(self.in_use, ledgers[np.searchsorted(ledgers, next_id) :])
 
     def topics(self) -> Iterator[TopicLoss]:
-        """Yield who names what goes."""
+        """Yield the topics and cursors that name lost ledgers, with their losses."""
         for text, places in self._known.names.of(self._lost.ledgers):
             yield TopicLoss(text, len(places), int(self._lost.bytes[places].sum()))
 
@@ -600,7 +601,7 @@ def _written(path: Path) -> bool:
 
 
 def read_source(metadata: Source, bookies: Sequence[str] = ()) -> Known:
-    """Return what the metadata says about ledgers and bookies; raises StoreErrors of its kind,."""
+    """Return what the metadata says about ledgers and bookies; raises the StoreErrors of its kind of source."""
     problems: list[str] = []
     stream = _zookeeper_of(metadata, problems)
     if stream is not None:

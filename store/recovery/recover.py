@@ -54,7 +54,8 @@ class MetadataCondition(Struct, frozen=True):
 
     @property
     def level(self) -> str | None:
-        """A: ledgers are listed, what names them is gone. B: ledgers are listed, younger ones are not. C: none is listed. None: whole."""
+        """A: ledgers are listed, the nodes that name them are lost. B: ledgers are listed, younger ones are not. C:
+        none is listed. None: nothing is lost."""
         if not self.listed:
             return "C"
         if self.lost_topics or self.lost_schemas or self.namespaces_without_policies:
@@ -190,7 +191,7 @@ def plan_renaming(sources: Sources, names: Path, *, probable: bool) -> Plan:
         for key in dict.fromkeys((*made, *after))
         if _value(key, value := made.get(key)) != _value(key, after.get(key, before.get(key)))
     )
-    # A file just written has proposals: no name that was given before goes for them.
+    # A file that was just written only has proposals, which replace no name given earlier.
     renamed = tuple(steps) if is_there else ()
     return replace(
         plan, txn_id=txn.id, steps=renamed, warnings=(*plan.warnings, _EXPORTED) if renamed else plan.warnings
@@ -293,7 +294,7 @@ def _left_out(condition: MetadataCondition, survey: LedgerSurvey, level: str | N
             f"not rebuilt at level B: the policies of {counted(len(bare), 'namespace')}: {_named(bare)}. To restore "
             "them: pulsar-admin store recover --level A"
         )
-    if condition.unsure and level in (None, "A"):  # the other levels look at them
+    if condition.unsure and level in (None, "A"):  # the other levels read their entries
         yield (
             f"{counted(condition.unsure, 'ledger')} of bookies have ids above all that the metadata lists, and it "
             "does not say which ids it assigned: they were deleted, or it is older than the bookies. Then: --level B"

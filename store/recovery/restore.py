@@ -87,9 +87,12 @@ _ROOTS = ("/managed-ledgers", "/admin/partitioned-topics", "/admin/policies", "/
 
 
 class Undelete(Struct, frozen=True):
-    """The request. ``in_place``: under the old name; ``trimmed``: for deleted topics also what was trimmed before;
-    ``with_gaps``: ledgers keep their end although entries are lost; ``hold``: the subscription that keeps otherwise
-    unneeded ledgers, "" for none; ``copy``: all entries go into new ledgers, and no old ledger is restored."""
+    """Options of a restore.
+
+    ``in_place``: under the old name; ``trimmed``: of deleted topics also ledgers trimmed before; ``with_gaps``: ledgers
+    keep their end although entries are lost; ``hold``: name of a subscription that retains ledgers no other one needs,
+    "" for none; ``copy``: copy all entries into new ledgers, and restore no old one.
+    """
 
     in_place: bool = False
     trimmed: bool = False
@@ -149,7 +152,7 @@ def find_deleted(past: Past, names: Iterable[TopicName], namespaces: Iterable[Na
 
 
 def check_vanished(reader: EntryReader, names: Iterable[TopicName], why: errors.StoreError) -> None:
-    """Raise Refused if the node of a topic is gone without a recorded deletion: only its ledgers, not the history, can tell its state.
+    """Raise Refused if a topic's node is gone without a recorded deletion: then only its ledgers show its state.
 
     ``why``: the error that the history gave.
     """
@@ -172,7 +175,7 @@ def check_vanished(reader: EntryReader, names: Iterable[TopicName], why: errors.
 
 
 class TopicRestorer:
-    """Collects the steps and parts of topics that come back; ``nothing`` says why none of a topic's ledgers does."""
+    """Collects the steps and report parts of restored topics; ``nothing``: why no ledger of a topic is restored."""
 
     def __init__(self, reader: EntryReader, past: Past, asked: Undelete, now_ms: int, nothing: str) -> None:
         self._indexed = read_indexed(reader.txn.store.info)
@@ -315,7 +318,7 @@ class TopicRestorer:
         return returning
 
     def _leave(self, taken: Iterable[RestorableLedger]) -> None:
-        """Leave out ledgers that were to come back, and to which nothing would point."""
+        """Drop the planned ledgers ``taken``, because nothing would reference them."""
         for one in taken:
             self._taken.discard(one.ledger_id)
             self._forgotten.pop(one.ledger_id, None)
@@ -475,7 +478,8 @@ def _in_copies(state: CursorState, copies: Copies) -> CursorState:
 
 
 def _joined_state(topic: Topic, there: Iterable[int], then: CursorState, present: CursorState) -> CursorState:
-    """Return a state that has acknowledged what ``then`` has of the ledgers that come back, and ``present`` of those that are ``there``."""
+    """Return a state with the acknowledgements of ``then`` in restored ledgers, and of ``present`` in those
+    ``there``."""
     first = topic.rank(Position(min(there, default=topic.ids[-1] + 1), 0))
     earlier, later = ack_history.pending_of(topic, then), ack_history.pending_of(topic, present)
     entries = union(
@@ -588,7 +592,8 @@ def _cursors(
 def _cursor(
     reader: EntryReader, topic: Topic, name: str, value: bytes, history: ack_history.CursorHistory, at_ms: int
 ) -> PastCursor:
-    """Return where a cursor stood: where several states may have been in force, what redelivers the most, so that nothing is lost."""
+    """Return a cursor's state at ``at_ms``; if several may have been in force, the one that redelivers most, to lose
+    nothing."""
     info = decode_cursor_info(value, topic.name.cursor_path(name))
     state = CursorState(info.mark_delete or topic.first_position, info.ranges, info.batch_deletes, info.properties)
     if not info.is_in_ledger:
@@ -683,14 +688,17 @@ def _named(thens: Iterable[PastTopic], to: TopicName | None, asked: Undelete) ->
 
 
 class _Copy(Struct, frozen=True):
-    """A ledger to copy: its entry of the list, up to the last entry to copy, and the custom metadata of the copy."""
+    """A ledger to copy: its ``LedgerInfo``, up to the last entry to copy, and the custom metadata of the copy."""
 
     info: LedgerInfo
     spec: LedgerSpec
 
 
 class Restoring(Struct, frozen=True):
-    """Topics as they were, each under its name to be; ``copies_referenced``: what anything references is copied, else refused."""
+    """Topics at an earlier time, by the name under which each is restored.
+
+    ``copies_referenced``: copy ledgers that something else references; otherwise they are refused.
+    """
 
     kind: ChangeKind
     past: Past
@@ -724,7 +732,7 @@ class Restoring(Struct, frozen=True):
         return WritingPlan(self.kind, planned.txn_id, lambda: (planned.preview(),), make)
 
     def _bases(self) -> list[tuple[TopicName, TopicName]]:
-        """Return (topic without partition number, its name to be), each once."""
+        """Return (topic without partition number, the name it is restored under), each once."""
         return list({then.name.base: target.base for target, then in self.thens.items()}.items())
 
     def _planned(self, reader: EntryReader, copies: Copies) -> Plan:
@@ -784,7 +792,7 @@ class Restoring(Struct, frozen=True):
     def _write(
         self, store: Store, reader: EntryReader, copied: Sequence[_Copy]
     ) -> tuple[WrittenLedgers, dict[int, LedgerInfo]]:
-        """Write the copies; return them, and how they are listed by the ids of the ledgers they are of."""
+        """Write the copies; return them, and their entries for the topic's list by the id of the copied ledger."""
         written = write_ledgers(
             store, ((copy.spec, reader.payloads(copy.info.ledger_id, copy.info.entries)) for copy in copied)
         )

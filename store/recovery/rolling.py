@@ -106,7 +106,7 @@ class Rolled(Remade):
 
 
 class _World(Struct, frozen=True):
-    """All that the entries say: evidence by ledger, chains, the newest ledger that the metadata can know."""
+    """The evidence of all entries by ledger, the chains of ledgers, and the newest ledger that the metadata knows."""
 
     evidence: Mapping[int, LedgerEvidence]
     chains: Chains
@@ -114,13 +114,14 @@ class _World(Struct, frozen=True):
     newest: int
 
     def joins(self, ledger_id: int) -> list[str]:
-        """Return what joined a ledger to one before it."""
+        """Return the evidence that joined a ledger to an earlier one."""
         said = [text for join in self.chains.joins if join.next_id == ledger_id for text in join.witnesses]
         return said or ["its own metadata names the topic, and it is newer than the last listed one"]
 
 
 def plan_rolling(sources: Sources, survey: LedgerSurvey) -> Plan:
-    """Plan the metadata as of the bookies' entries; raises Refused, MetadataCorrupt. A plan without steps: it is not older."""
+    """Plan to bring the metadata up to date with the bookies, without steps if it is. Raises Refused,
+    MetadataCorrupt."""
     rolled = Rolled(sources)
     world = _read_world(sources, survey)
     topics = {str(group.topic): group for group in world.chains.groups if group.topic}
@@ -152,7 +153,7 @@ def plan_rolling(sources: Sources, survey: LedgerSurvey) -> Plan:
 
 
 def _pass_over(survey: LedgerSurvey, name: TopicName, error: StoreError) -> None:
-    """Note why nothing is made of a topic; of one whose node is gone, while its subscriptions are there, its condition tells."""
+    """Record why a topic is skipped; not if its node is missing, which ``MetadataCondition.headless`` reports."""
     if not isinstance(error, TopicNotFound):
         survey.passed_over[name.path] = error.message
 
@@ -176,7 +177,7 @@ def _read_world(sources: Sources, survey: LedgerSurvey) -> _World:
 
 
 def _read_names(rolled: Rolled, world: _World) -> dict[LedgerGroup, GroupName]:
-    """Return the names of groups of messages whose topics were made since, by two witnesses."""
+    """Return the names, by two witnesses, of groups of messages whose topics are younger than the metadata."""
     named = find_names(rolled.sources.reader, world.evidence.values(), world.chains)
     return {
         group: naming
@@ -189,7 +190,7 @@ def _read_names(rolled: Rolled, world: _World) -> dict[LedgerGroup, GroupName]:
 
 
 def _is_told_of(txn: Txn, name: TopicName) -> bool:
-    """Whether a topic of this name agrees with the metadata of partitions."""
+    """Whether the metadata of partitions allows a topic of this name."""
     index = name.partition_index
     try:
         count = partition_count(txn, name.base)
@@ -247,7 +248,7 @@ def _roll_topic(rolled: Rolled, world: _World, name: TopicName, ids: Iterable[in
 
 
 def _is_gone(txn: Txn, ledger: TopicLedger) -> bool:
-    """Whether nothing is left of a ledger on any of the bookies that had it: it was deleted since."""
+    """Whether a ledger was deleted since: all of its bookies are imported, and none has an entry of it."""
     metadata = find_metadata(txn, ledger.ledger_id)
     if ledger.info.offloaded or metadata is None or find_times(txn, ledger.ledger_id) is not None:
         return False
@@ -292,14 +293,15 @@ def _has_entries(rolled: Rolled, ledger: TopicLedger) -> bool:
 
 
 def _closed_ms(rolled: Rolled, world: _World, ledger_id: int) -> int:
-    """Return when a ledger was closed, by its last entry; retention counts from there, so a producer's clock is not believed."""
+    """Return when a ledger was closed: the broker's time of its last entry, else now. Retention counts from there, so a
+    producer's clock is not believed."""
     evidence = world.evidence.get(ledger_id)
     now_ms = rolled.sources.now_ms
     return now_ms if evidence is None or evidence.broker_ms is None else min(evidence.broker_ms[1], now_ms)
 
 
 def _mend_ledger(rolled: Rolled, ledger: TopicLedger, *, is_last: bool) -> None:
-    """Close the metadata of a ledger that others follow now, and name the bookies that have it since."""
+    """Close a ledger's metadata unless it is the topic's last, and name the bookies that have its entries now."""
     metadata = find_metadata(rolled.txn, ledger.ledger_id)
     if metadata is None or not _has_entries(rolled, ledger):
         return
@@ -336,7 +338,7 @@ def _topic_part(world: _World, topic: Topic, after: Topic, made: list[MadeLedger
 
 
 def _roll_cursors(rolled: Rolled, world: _World, topic: Topic, after: Topic, gone: Collection[int]) -> None:
-    """Write each cursor's state into its node: the cursor ledger that it names may be deleted since, and is not asked any more."""
+    """Write each cursor's newest state into its node: the cursor ledger that the node names may be deleted by now."""
     reader = rolled.sources.reader
     cursors = {name: read_cursor(rolled.txn, reader, topic, name) for name in iter_cursor_names(rolled.txn, topic.name)}
     states = {name: _newest_state(rolled, world, cursor) for name, cursor in cursors.items()}
@@ -393,7 +395,7 @@ def _is_empty(txn: Txn, ledger_id: int) -> bool:
 
 
 def _is_lost(rolled: Rolled, key: str, value: str) -> bool:
-    """Whether a cursor's property names a bucket of delayed messages that is deleted since."""
+    """Whether a cursor's property names a bucket of delayed messages that was deleted since."""
     ledger_id = parse_integer(value) if key.startswith(BUCKET_PREFIX) else None
     return ledger_id is not None and find_times(rolled.txn, ledger_id) is None
 
@@ -437,7 +439,7 @@ class Unnamed(Struct, frozen=True):
 
 
 class FollowedCursor(Struct, frozen=True):
-    """Where a subscription went on: its newest state, and the cursor ledgers that say so, in order. ``compacted``: a ledger, or −1."""
+    """A subscription's newest state, and the cursor ledgers that lead to it. ``compacted``: compacted ledger, or −1."""
 
     state: CursorState
     ledger_ids: tuple[int, ...]

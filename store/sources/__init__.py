@@ -1,1 +1,1 @@
-"""Where metadata and entries come from: readers of Pulsar's directories. They never write there."""
+"""Metadata and entries where a cluster keeps them: readers, and the writers that exports and repairs use."""

@@ -126,7 +126,7 @@ def _are_one(cookies: Sequence[Cookie]) -> bool:
 
 
 class Stranger(Struct, frozen=True):
-    """A bookie that is not proven to be of the cluster, why, and whether it is proven not to be."""
+    """A bookie that is not proven to belong to the cluster; ``is_foreign``: it is proven to belong to another one."""
 
     bookie: Bookie
     reason: str
@@ -204,7 +204,7 @@ def _unregistered(cookie: Cookie, registered: dict[str, tuple[object, ...] | Non
 
 
 def identity_of(cookie: Cookie | None) -> tuple[object, ...] | None:
-    """Return what two cookies of one bookie have in common."""
+    """Return the fields that all cookies of one bookie share."""
     return None if cookie is None else (cookie.bookie_id, cookie.journal_dirs, cookie.ledger_dirs, cookie.instance_id)
 
 
@@ -221,7 +221,7 @@ def read_bookie_cookie(bookie: Bookie) -> Cookie | None:
 
 
 def find_cookie(data: bytes, where: str) -> Cookie | None:
-    """Return the cookie in some bytes, None if it cannot be decoded: that proves nothing."""
+    """Return the cookie in some bytes; None if it cannot be decoded, which proves nothing about the bookie."""
     try:
         return decode_cookie(data, where)
     except (MetadataCorrupt, Unsupported):

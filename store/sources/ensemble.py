@@ -1,10 +1,11 @@
-"""A live ZooKeeper ensemble by its client protocol (kazoo): its nodes as of one moment.
+"""A live ZooKeeper ensemble through its client protocol (kazoo): reads its nodes as of one moment, and writes to it.
 
-A reading sets one persistent recursive watch (``AddWatchMode.PERSISTENT_RECURSIVE``, ZooKeeper 3.6) on the root, reads every node, and then
-again those that the server named meanwhile, until it names none: a server sends the event of a change before any answer that shows it, so
-the nodes are those of one zxid. They wait in a temporary file until that is sure; nothing is written to the ensemble.
+A reading sets one persistent recursive watch (``AddWatchMode.PERSISTENT_RECURSIVE``, ZooKeeper 3.6) on the root, reads
+every node, and then those again that the server named in events, until it names none. A server sends the event of a
+change before any answer that shows the change, so the nodes are those of one zxid. They wait in a temporary file until
+then; reading writes nothing to the ensemble.
 
-A change is one transaction (``multi``): what it writes, how long it is, and what did not fit.
+A change is written as one transaction (``multi``), see ``Transaction``.
 """
 
 from __future__ import annotations
@@ -131,7 +132,8 @@ class Transaction:
 
 
 def ledger_sequence(session: Session) -> int:
-    """Return the next ledger id that the ensemble gives: how many nodes were made below ``/ledgers/idgen`` (``PrepRequestProcessor``)."""
+    """Return the next ledger id that the ensemble assigns: how many nodes were created below ``/ledgers/idgen``
+    (``PrepRequestProcessor``)."""
     stat = session.told(lambda: session.client.exists(session.address.full(_IDGEN)))
     return 0 if stat is None else (int(stat.cversion) + int(stat.numChildren)) // 2  # ``DataNode.copyStat``
 
@@ -163,7 +165,7 @@ _HOST = r"(?:\[[0-9a-fA-F:.]+\]|[^\s/,:;\[\]]+):[0-9]{1,5}"
 _ADDRESS = re.compile(rf"(?:zk:)?({_HOST}(?:[,;]{_HOST})*)(/[^\0]*)?")
 _BATCH = 200  # reads in one request
 _WINDOW = 4  # requests under way: enough that the ensemble never waits for this side
-_ROUNDS = 200  # of reading again what moved; each is as short as what moved in the one before
+_ROUNDS = 200  # of reading changed nodes again; each reads only what changed during the one before
 _ROW = struct.Struct(
     ">I"  # bytes of the path
     "I"  #  bytes of the value
@@ -314,7 +316,8 @@ class _MultiRead(Struct, frozen=True):
 
 
 class _Events(dict[str, set[Callable[..., None]]]):
-    """Stands where kazoo keeps its watches: it looks up the path of every event here, in its own thread, before the next answer."""
+    """Takes the place of kazoo's table of watches: kazoo looks up the path of every event here, in its own thread,
+    before it handles the next answer."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -344,7 +347,7 @@ class Session:
 
     @property
     def zxid(self) -> int:
-        """The newest transaction that the server has told of."""
+        """The newest zxid that the server has sent."""
         return int(self.client.last_zxid)
 
     def send(self, request: _AddWatch | _MultiRead) -> Any:  # Any: a result of kazoo
@@ -363,7 +366,8 @@ class Session:
             yield from self.answer(self.send(_MultiRead(tuple(reads[start : start + _BATCH]))))
 
     def find_nodes(self, paths: Iterable[str]) -> dict[str, Node]:
-        """Return the existing nodes among ``paths``; raises Refused for one that may not be read."""
+        """Return path → node for the existing nodes among ``paths``; raises Refused for a node that the user may not
+        read."""
         asked = list(paths)
         reads = [Read(GET_DATA, self.address.full(path)) for path in asked]
         answers = {path: self.data(path, answer) for path, answer in zip(asked, self.answers(reads), strict=True)}
@@ -390,7 +394,7 @@ class Session:
         return None
 
     def told(self, ask: Callable[[], Answer]) -> Answer:
-        """Return the result of ``ask``; kazoo's errors, except a missing node, become StoreErrors."""
+        """Return the result of ``ask``, a call of kazoo; kazoo's errors, except NoNodeError, become StoreErrors."""
         from kazoo.exceptions import KazooException, NoNodeError
         from kazoo.handlers.threading import KazooTimeoutError
 
@@ -475,10 +479,11 @@ def _login_arguments(login: Client) -> Mapping[str, Any]:  # Any: arguments of K
 
 
 class LiveEnsemble:
-    """The metadata of a running ensemble as a source. ``zxid``: the transaction as of which its nodes were read, 0 before.
+    """The metadata of a running ensemble as a source. ``zxid``: the transaction as of which its nodes were read, 0
+    before.
 
-    An address without a chroot means the root, as for every client; if no cluster is there, the wanted one, or the
-    only one. ``address`` names it once the nodes were read.
+    An address without a chroot means the root, as for every client; if no cluster is there, the wanted cluster or the
+    only one is read. ``address`` has its roots once the nodes were read.
     """
 
     def __init__(self, address: Address, login: Client, login_file: Path | None = None, wanted: Wanted = ANY) -> None:
@@ -531,7 +536,7 @@ class LiveEnsemble:
             yield from reading.nodes()
 
     def next_ledger_id(self) -> int | None:
-        """Read the nodes of BookKeeper's counter alone."""
+        """Return the next ledger id, reading only BookKeeper's counter; None if no id was assigned yet."""
         root = self.roots.ledgers
         try:
             with self._read([f"{root}/idgen", f"{root}/idgen-long"]) as reading:
@@ -561,21 +566,22 @@ class LiveEnsemble:
         return choose_roots(marks, self.name, replace(self._wanted, chroot=chroot))
 
     def _places(self) -> list[str]:
-        """Return the paths below which all is read: the chroot, and where BookKeeper's root is said to be outside it."""
+        """Return the paths to read with all nodes below: the chroot, and where else BookKeeper's root may be."""
         chroot = self.address.chroot
         said = dict.fromkeys((*filter(None, (self.address.ledgers,)), *self._wanted.hints))
         return [chroot or "/", *(path for path in said if not path.startswith(f"{chroot}/"))]
 
 
-class _Asked(NamedTuple):
-    """A request under way."""
+class _Sent(NamedTuple):
+    """A request that was sent and whose answer was not read yet."""
 
     reads: tuple[Read, ...]
     result: Any  # of kazoo
 
 
 class _Reading:
-    """Reads all nodes at and below some places into a spool, with their whole paths, and nodes that changed meanwhile into memory.
+    """Reads all nodes at and below some places into a temporary file, and those that change meanwhile into memory;
+    paths are whole.
 
     The first place must exist.
     """
@@ -593,14 +599,14 @@ class _Reading:
         for place in self._places:
             session.answer(session.send(_AddWatch(place)))
         session.answer(client.sync_async(self._places[0]))  # the server may lag behind its leader
-        waiting, under_way = [Read(GET_DATA, place) for place in reversed(self._places)], deque[_Asked]()
+        waiting, under_way = [Read(GET_DATA, place) for place in reversed(self._places)], deque[_Sent]()
         while waiting or under_way:
             while waiting and len(under_way) < _WINDOW:
                 reads = tuple(waiting[-_BATCH:][::-1])
                 del waiting[-_BATCH:]
-                under_way.append(_Asked(reads, self._session.send(_MultiRead(reads))))
-            asked = under_way.popleft()
-            for read, found in zip(asked.reads, self._session.answer(asked.result), strict=True):
+                under_way.append(_Sent(reads, self._session.send(_MultiRead(reads))))
+            sent = under_way.popleft()
+            for read, found in zip(sent.reads, self._session.answer(sent.result), strict=True):
                 self._take(read, found, waiting)
         for _ in range(_ROUNDS):
             if not (paths := events.take()):

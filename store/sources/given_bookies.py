@@ -97,7 +97,7 @@ def find_bookie(given: GivenBookie, renamed: Mapping[str, str] | None = None) ->
 
 
 def _in_order(paths: tuple[Path, ...], named: Sequence[str]) -> tuple[Path, ...]:
-    """Return paths in the order of the directories in the cookie, as far as their last components decide it.
+    """Return paths in the order of the directories in the cookie, if their last components identify them.
 
     DbLedgerStorage puts a ledger into the directory of the number ``ledger id modulo directories``
     (``getLedgerStorage``).
@@ -143,7 +143,7 @@ def _current(path: Path, given: GivenBookie) -> Path:
 
 
 def _said_in(given: GivenBookie, path: Path) -> str:
-    """Return which option or file names a path, "" if the path needs no explanation."""
+    """Return the option or file that names a path, as the beginning of a message; "" if it is the path itself."""
     return "" if Path(given.where) == path else f"{given.where}: "
 
 
@@ -179,26 +179,28 @@ def _by_content(given: GivenBookie, directories: Iterable[Path]) -> Bookie:
 
 
 def _role_by_name(path: Path, cookie: Cookie, others: Mapping[str, int]) -> set[str]:
-    """Return the role of the name in ``cookie`` that has most last components in common with a directory; empty where no one is it."""
+    """Return the role of the directories in ``cookie`` that share the most last components with ``path``, as a set;
+    empty if several roles do."""
     alike = {role: max((_alike(path, Path(name)) for name in names), default=0) for role, names in _named(cookie)}
     roles = {role for role, common in alike.items() if common and common == max(alike.values())}
     return roles if len(roles) == 1 else set()
 
 
 def _role_by_count(path: Path, cookie: Cookie, others: Mapping[str, int]) -> set[str]:
-    """Return the role for which ``cookie`` names more directories than ``others`` are; empty where no one is it."""
+    """Return, as a set, the only role for which ``cookie`` names more directories than ``others`` has; empty if not
+    just one."""
     roles = {role for role, names in _named(cookie) if others.get(role, 0) < len(set(names))}
     return roles if len(roles) == 1 else set()
 
 
 def _named(cookie: Cookie) -> list[tuple[str, tuple[str, ...]]]:
-    """Return the directories of each role, those for the index alone among them."""
+    """Return (role, directories in the cookie) for each role; ledger directories do not count as index directories."""
     indexes = tuple(name for name in cookie.index_dirs or () if name not in cookie.ledger_dirs)
     return [(_LEDGER, cookie.ledger_dirs), (_JOURNAL, cookie.journal_dirs), (_INDEX, indexes)]
 
 
 def _alike(path: Path, named: Path) -> int:
-    """Return how many last components of a directory and of its name in a cookie are the same."""
+    """Return how many last components two directories share; ``current`` at the end of ``path`` does not count."""
     ours = path.parent if path.name == "current" else path
     return sum(takewhile(bool, map(eq, ours.parts[::-1], named.parts[::-1])))
 

@@ -50,9 +50,9 @@ _ROW_BYTES = 24
 _SLOT_BYTES = 8
 _SIZE_BYTES = 4
 _HEAD_BYTES = _SIZE_BYTES + 16
-_CHUNK_KEYS = 1 << 12  # they stay in the processor's cache
-_CHUNKS = 32  # whose rows are looked for in logs together
-_RANGE_BYTES = 8 << 20  # of tables: a million rows, or some
+_CHUNK_KEYS = 1 << 12  # rows at a time, which stay in the processor's cache
+_CHUNKS = 32  # chunks whose rows are looked up in logs together
+_RANGE_BYTES = 8 << 20  # of tables in one range: about a million rows
 _MIXERS = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB  # those of SplitMix64
 _WINDOW_BYTES = 4 << 20
 _IN_MEMORY = ("active-mem-table", "imm-mem-tables")
@@ -60,8 +60,10 @@ Logs = Mapping[int, Path]
 
 
 class ScannedLog(Struct, frozen=True):
-    """What a scan found in an entry log of this size and time: no good record in the ``damaged`` stretches (first, end), nor from ``end``
-    on."""
+    """The result of scanning an entry log of this size and time.
+
+    There is no good record in the ``damaged`` stretches (first, end of offsets), nor from ``end`` on.
+    """
 
     size_bytes: int
     mtime_ns: int
@@ -74,7 +76,8 @@ Scanned = Mapping[Path, ScannedLog]
 
 
 def scanned_logs(logs: Iterable[LogFile], damage: Iterable[Damage]) -> Scanned:
-    """Return what scans found in those files that are entry logs, ``damage`` included; of a scan that was stopped nothing is known."""
+    """Return the scan results of those files that are entry logs, with their ``damage``; none of a scan that was
+    stopped."""
     by_id = {log.file_id: log for log in logs if log.kind == FileKind.ENTRY_LOG and not log.unfinished}
     damaged: dict[int, list[tuple[int, int]]] = {}
     for one in damage:
@@ -89,14 +92,14 @@ def scanned_logs(logs: Iterable[LogFile], damage: Iterable[Damage]) -> Scanned:
 def read_located(
     bookie: Bookie, ledgers: Iterable[int], records: int, scanned: Scanned, failing: dict[int, BitMap64]
 ) -> dict[int, BitMap64] | None:
-    """Return, for each of these ledgers and each in the bookie's index, the entries that it points to; those in logs that do not
-    exist, beyond the end of one, or in what is no good record, are none of these but ``failing``: the bookie reads nowhere else, even if an
-    older log has a good one, and answers with an error.
+    """Return ledger → entries that the bookie's index points to, for these ledgers and each in the index.
 
-    None if the answer would be useless: the index is not imported or incomplete, or it got as many rows as its entry
-    logs have ``records`` and no row was ever deleted, so that no key need be read. A lost database has no rows: a
-    bookie that starts creates an empty one in its place (``KeyValueStorageRocksDB``). Raises StoreError, OSError if it
-    cannot be read.
+    ``failing`` gets the entries whose rows lead to a missing log, beyond the end of one, or to bytes that are no good
+    record: the bookie answers with an error for them, even if an older log has a good record.
+
+    Returns None if the index is not imported or incomplete, or if reading it is needless, because it got as many rows
+    as its entry logs have ``records`` and no row was ever deleted. A lost database has no rows: a bookie that starts
+    creates an empty one in its place (``KeyValueStorageRocksDB``). Raises StoreError, OSError if it cannot be read.
     """
     indexes = bookie.indexes
     databases = [path for index in indexes if is_rocksdb(path := index / LOCATIONS)]
@@ -119,7 +122,7 @@ def read_located(
 
 
 def _given_storages(bookie: Bookie) -> list[Storage]:
-    """Return the storages of a bookie, also of one of which not all directories were given."""
+    """Return the storages of a bookie, even if not all of its directories were given."""
     indexes = bookie.indexes
     try:
         return storages_of(bookie)
@@ -134,8 +137,10 @@ def _list_logs(directories: Iterable[Path]) -> dict[int, Path]:
 
 
 def _sound_places(before: Logs, scanned: Scanned) -> Array:
-    """Return the (first, end) of the locations where good records may be, i64 (n, 2), ascending. Asked once the index is open: a running
-    bookie flushes a log before the rows that lead there, and deletes one (``before``: those there were) after them.
+    """Return the stretches (first, end) of locations where good records may be: i64 (n, 2), ascending.
+
+    Call it after opening the index: a running bookie flushes a log before it writes the rows that lead there, and
+    deletes a log after those rows. ``before``: the logs listed before the index was opened.
     """
     import numpy as np
 
@@ -160,7 +165,7 @@ def _sound_places(before: Logs, scanned: Scanned) -> Array:
 
 
 def _are_inside(numbers: Array, stretches: Array) -> Array:
-    """Return which numbers are in a stretch (bool each); ``stretches``: (first, end), ascending."""
+    """Return a mask of the numbers that lie in one of the ascending ``stretches`` (first, end)."""
     import numpy as np
 
     if not len(stretches):
@@ -171,7 +176,7 @@ def _are_inside(numbers: Array, stretches: Array) -> Array:
 
 
 def _count_rows(opened: Any) -> float:  # Any: rocksdict has no stubs
-    """Return how many rows were put into an open database, not a number where some were deleted again."""
+    """Return how many rows were put into an open database; NaN if some were deleted again."""
     tables = opened.live_files()
     deletions = sum(table["num_deletions"] for table in tables)
     deletions += sum(opened.property_int_value(f"rocksdb.num-deletes-{one}") for one in _IN_MEMORY)
@@ -182,7 +187,7 @@ def _count_rows(opened: Any) -> float:  # Any: rocksdict has no stubs
 def _read_files(
     bookie: Bookie, ledgers: Iterable[int], scanned: Scanned, failing: dict[int, BitMap64]
 ) -> dict[int, BitMap64] | None:
-    """Return the entries in ``.idx`` files, None if there are none; those whose places are not sound are ``failing``."""
+    """Return ledger → entries in ``.idx`` files, None without such files; unsound locations go into ``failing``."""
     import numpy as np
     from pyroaring import BitMap64
 
@@ -221,8 +226,11 @@ def _read_index(path: Path) -> bytes:
 
 
 def _join(items: Iterator[tuple[bytes, bytes]], count: int) -> bytes:
-    """Return the bytes of the next so many rows, one after the other, and a single byte where one is of another form: several of these
-    could have as many bytes as some rows together."""
+    """Return the bytes of the next ``count`` keys and values, one after the other, or a single byte if one has an
+    unexpected size.
+
+    Without that check, keys and values of other sizes could add up to whole rows.
+    """
     parts = [*chain.from_iterable(islice(items, count))]
     are_known = {*map(len, parts[::2])} <= {_KEY_BYTES} and {*map(len, parts[1::2])} <= {_SLOT_BYTES}
     return b"".join(parts) if are_known else b"?"
@@ -234,8 +242,10 @@ def _read_rows(
     found: dict[int, BitMap64],
     failing: dict[int, BitMap64],
 ) -> bool:
-    """Add the entries of an open database whose locations are sound to ``found``, others to ``failing``; return whether every row could
-    be read."""
+    """Add the entries of an open database whose locations are sound to ``found``, others to ``failing``.
+
+    Returns whether every row could be read.
+    """
     import numpy as np
     from pyroaring import BitMap64
 
@@ -245,7 +255,7 @@ def _read_rows(
             return False
         last = chunk[-_ROW_BYTES:-_SLOT_BYTES]
         rows = np.frombuffer(chunk, ">i8").reshape(-1, 3).astype(np.int64)
-        rows = rows[(rows[:, :2] >= 0).all(axis=1)]  # others are no entry's
+        rows = rows[(rows[:, :2] >= 0).all(axis=1)]  # negative ids are no entry's
         are_sound = _are_inside(rows[:, 2], sound)
         starts = np.flatnonzero(np.diff(rows[:, 0], prepend=-1)).tolist()
         for start, end in pairwise([*starts, len(rows)]):
@@ -261,8 +271,11 @@ def _read_rows(
 
 
 def _is_last(opened: Any, last: bytes, first: bytes, end: bytes) -> bool:  # Any: rocksdict has no stubs
-    """Whether the row with the key ``last`` (empty: none) is the last one from one key to before another (empty: to the end of the
-    rows): at a damaged block, rows end without a word. Here RocksDB may also raise an error for one."""
+    """Whether ``last`` is the last key from ``first`` up to, but not including, ``end`` (empty: unbounded); empty: no
+    key is there.
+
+    At a damaged block, RocksDB's iteration ends without an error, which this detects; RocksDB may also raise one here.
+    """
     position = opened.iter()
     position.seek_for_prev(end or b"\xff" * (_KEY_BYTES + 1))
     if position.valid() and position.key() == end:
@@ -273,7 +286,7 @@ def _is_last(opened: Any, last: bytes, first: bytes, end: bytes) -> bool:  # Any
 
 
 def index_state(bookie: Bookie) -> str:
-    """Return a value that changes whenever the bookie's index is written: names, sizes and times of its files."""
+    """Return a digest of the names, sizes and times of a bookie's index files: it changes whenever one is written."""
     indexes, digest = bookie.indexes, blake2b(digest_size=8)
     databases = (path for index in indexes if is_rocksdb(index / LOCATIONS) for path in (index / LOCATIONS).iterdir())
     for path in sorted([*databases, *(path for _, path in iter_index_files(indexes))]):
@@ -330,7 +343,7 @@ def _iter_gone(bookie: Bookie, ledgers: Collection[int]) -> Iterator[tuple[Path,
 
 
 def _key_after(ledger_id: int) -> bytes:
-    """Return a key after all of a ledger, and before those of the next."""
+    """Return a key after all keys of a ledger and before those of the next."""
     return ledger_key(ledger_id + 1) if ledger_id < LONG_MAX else b"\xff"
 
 
@@ -351,7 +364,8 @@ def _iter_gone_rows(storage: Storage, ledgers: list[int]) -> Iterator[tuple[Path
 
 
 def cut_database(database: Path) -> list[tuple[bytes, bytes]]:
-    """Return (first key, end) of parts of a bookie's database of places that have about as many rows; an empty end is that of the rows."""
+    """Return key ranges (first, end) that cut a ``locations`` database into similar parts; an empty end is
+    unbounded."""
     edges, size_bytes = [b""], 0
     with open_links(database, []) as opened:
         tables = sorted((table["start_key"], table["size"]) for table in opened.live_files())
@@ -364,14 +378,15 @@ def cut_database(database: Path) -> list[tuple[bytes, bytes]]:
 
 
 def database_state(database: Path) -> str:
-    """Return a value that differs wherever a database has other files, or was written to since."""
+    """Return a digest of the names, sizes and times of a database's files: it changes whenever one is written."""
     return blake2b(repr(sorted(file_states(database).items())).encode(), digest_size=8).hexdigest()
 
 
 def sum_places(ledgers: Array, entries: Array, places: Array) -> tuple[Array, Array]:
-    """Return ledgers, ascending, and a sum for each of its rows (entry, location) in any order, i64; sums of parts add up.
+    """Return (ledger ids, ascending; for each ledger the sum over its rows, of entry and location, in any order), i64;
+    the sums of parts add up.
 
-    Equal sums are equal rows, as far as damage goes: rows are mixed as by SplitMix64 before they are added.
+    Damage hardly leaves a sum unchanged: rows are mixed as by SplitMix64 before they are added.
     """
     import numpy as np
 
@@ -392,13 +407,16 @@ def _sum_by(ledgers: Array, values: Array) -> tuple[Array, Array]:
 
 
 def read_place_sums(database: Path, first: bytes, end: bytes) -> tuple[Array, Array]:
-    """Return ``sum_places`` of the rows of a bookie's database from one key to before another; raises MetadataCorrupt, OSError."""
+    """Return ``sum_places`` of the rows of a ``locations`` database from key ``first`` up to ``end``, not included.
+
+    Raises MetadataCorrupt, OSError.
+    """
     import numpy as np
 
     ledgers, sums = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     with open_links(database, []) as opened:
         for rows in _iter_range(opened, first, end):
-            ids, values = sum_places(*rows[rows[:, 0] >= 0].T)  # others are no ledger's
+            ids, values = sum_places(*rows[rows[:, 0] >= 0].T)  # negative ids are no ledger's
             ledgers.append(ids)
             sums.append(values)
     return _sum_by(np.concatenate(ledgers), np.concatenate(sums))
@@ -416,11 +434,13 @@ def read_misled(
     read: set[Path] | None = None,
     astray: Mapping[Path, Collection[int]] = {},
 ) -> dict[int, BitMap64]:
-    """Return, per ledger, the entries for which the bookie's index points to something else in an existing log: not into bytes where
-    a scan found damage, which may have been the entry. Those that it points to a log that does not exist are added to ``gone``.
-    ``are_proven`` tells of rows (ledger, entry, location) which are known to lead to their record: those logs are not read for them.
-    Databases of which every block was read are added to ``read``. ``astray``: those that others read, and the ledgers of which rows are
-    in doubt.
+    """Return ledger → entries for which the bookie's index points to other bytes in an existing log. Bytes where a scan
+    found damage do not count, as they may have been the entry.
+
+    ``gone`` gets ledger → entries that the index points to in a missing log. ``are_proven`` returns a mask of rows
+    (ledger, entry, location) known to lead to their record, for which logs are not read. ``read`` gets the databases of
+    which every block was read. ``astray``: databases that were read elsewhere → the ledgers whose rows are in doubt;
+    only those rows are read.
 
     Raises StoreError, OSError if the disks are not available, or the index cannot be read.
     """
@@ -474,8 +494,10 @@ def _iter_rows(bookie: Bookie, read: set[Path], doubts: Mapping[Path, Sequence[i
 
 
 def _iter_range(opened: Any, first: bytes, end: bytes) -> Iterator[Array]:  # Any: rocksdict has no stubs
-    """Yield the rows (ledger, entry, location) of an open database of places from one key to before another (empty: to its end), part
-    by part. Raises MetadataCorrupt for rows of another form, and if not every row can be read.
+    """Yield the rows (ledger, entry, location) of an open ``locations`` database from key ``first`` up to ``end`` (not
+    included; empty: unbounded), in batches.
+
+    Raises MetadataCorrupt for rows of another form, and if not every row can be read.
     """
     import numpy as np
     import rocksdict

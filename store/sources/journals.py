@@ -1,7 +1,8 @@
-"""What a start of a bookie reads of its journals: entries, and ledgers that it puts into its index before it collects garbage.
+"""What a start of a bookie reads of its journals: entries, and ledgers that it puts into its index before garbage
+collection.
 
-Upstream ``Journal.replay`` and ``BookieImpl.readJournal`` (BookKeeper 4.17): from the last mark on; a ledger that the index lacks comes
-back with its master key's record, entries of others are passed over. Heads of records are read, no entries.
+Upstream ``Journal.replay`` and ``BookieImpl.readJournal`` (BookKeeper 4.17): from the last mark on. A ledger that the
+index lacks is added by the record of its master key, else its entries are skipped. Only heads of records are read.
 """
 
 from __future__ import annotations
@@ -116,7 +117,7 @@ def find_stop(
     while len(data) - position >= _INT.size and not reason:
         size = _INT.unpack(data[position : position + _INT.size])[0]
         if size == journal.PADDING_MARK and version >= journal.FIRST_PADDED_VERSION:
-            # A start takes a record that the end of the file cuts for the end of the journal: that is no fault.
+            # For a start, a record cut off at the end of the file ends the journal without a fault.
             if len(data) - position < 2 * _INT.size:
                 break
             size = _INT.unpack(data[position + _INT.size : position + 2 * _INT.size])[0]

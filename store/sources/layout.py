@@ -52,7 +52,7 @@ class StandaloneDirectory(Struct, frozen=True):
 
 
 def _nearest_hint(root: Path) -> str:
-    """Return a hint naming what ``root`` is instead, or a data directory below it."""
+    """Return a hint about ``root``, which is no data directory: what it is instead, or a data directory below it."""
     if (root / "store.json").exists():
         return f"it is a store already: pulsar-admin --store {shell_word(str(root))} overview"
     if (root / "tables.json").exists():

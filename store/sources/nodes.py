@@ -1,6 +1,6 @@
-"""The nodes of a metadata store, whichever kind it is, as the store's tree takes them. Another kind is another row of ``_KINDS``.
+"""Reads the nodes of any kind of metadata store as rows of the store's tree. A new kind is a new row of ``_KINDS``.
 
-Where in the tree of ZooKeeper's files a cluster is, is found at little cost where it has the whole tree, as most have.
+Where in a ZooKeeper's tree the cluster is, is found by searching bytes if it has the whole tree, as most clusters have.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _OVERLAP = 64  # bytes, more than ``_AT_ROOT`` matches
 def find_roots(servers: Sequence[zookeeper.ServerFiles], wanted: Wanted, *, is_strict: bool = True) -> Roots:
     """Return the roots of the wanted cluster, or of the only one, in the files of servers of one ensemble.
 
-    Raises SourceNotFound without one (unless ``is_strict`` the whole tree is meant then), Refused if there are
+    Raises SourceNotFound if there is no cluster (unless ``is_strict``, WHOLE is returned instead), Refused if there are
     several, and as ``store.sources.zookeeper.read_tree``.
     """
     if not (wanted.chroot or wanted.ledgers) and _are_at_root(servers):
@@ -64,7 +64,7 @@ def find_roots(servers: Sequence[zookeeper.ServerFiles], wanted: Wanted, *, is_s
 
 
 def _are_at_root(servers: Sequence[zookeeper.ServerFiles]) -> bool:
-    """Whether all marks in the newest files are at the root, by their bytes alone: twenty times as fast as the nodes."""
+    """Whether the newest files mark a cluster only at the root: a search of bytes, twenty times as fast as decoding."""
     is_any = False
     with suppress(MetadataCorrupt), ExitStack() as stack:
         for file in _newest_files(servers, stack):
@@ -90,13 +90,11 @@ def _newest_files(servers: Sequence[zookeeper.ServerFiles], stack: ExitStack) ->
 
 
 def _iter_marks(file: BinaryIO) -> Iterator[bool]:
-    """Yield, for each mark in a file, whether it is at the root."""
+    """Yield, for each node name in a file that marks a cluster, whether the node is at the root."""
     before = b""
     for chunk in iter(partial(file.read, _CHUNK_BYTES), b""):
         data = before + chunk
-        for mark in (
-            _MARK.finditer(data) if b"/" in data else ()
-        ):  # what was preallocated has none, and is most of a log
+        for mark in _MARK.finditer(data) if b"/" in data else ():  # preallocated zeros, most of a log, have none
             if mark.end() > len(before):
                 yield _AT_ROOT.search(data, max(0, mark.end() - _OVERLAP), mark.end()) is not None
         before = data[-_OVERLAP:]
@@ -110,11 +108,11 @@ class Source(Protocol):
         """What messages and ``store.json`` call it: a path, or the address of servers."""
 
     def row(self) -> dict[str, Any]:  # Any: JSON
-        """Return its row in ``store.json``: ``kind``, ``path``, and what else finds it again."""
+        """Return the source's row in ``store.json``: ``kind``, ``path``, and what else is needed to open it again."""
 
     @property
     def roots(self) -> Roots:
-        """Where in ZooKeeper's tree the cluster is; of running servers once its nodes were read."""
+        """Where in ZooKeeper's tree the cluster is; for a live ensemble known once its nodes were read."""
 
     def nodes(
         self, problems: list[str], notes: zookeeper.Notes | None = None
@@ -127,13 +125,14 @@ class Source(Protocol):
         """
 
     def whole_nodes(self, problems: list[str]) -> Iterator[Node | Row | Damage | NextLedgerId]:
-        """Yield all nodes as ``nodes`` does, but with whole paths, and those outside of the cluster as well."""
+        """Yield all nodes as ``nodes`` does, but with whole paths, including those outside of the cluster."""
 
     def next_ledger_id(self) -> int | None:
         """Return the present next ledger id, None if it is unknown."""
 
     def holder(self) -> int | None:
-        """Return the process that has it open and may write while it is read, None where that does not matter."""
+        """Return the id of a process that has the source open and may write meanwhile; None if there is no such
+        risk."""
 
 
 class MetadataDirectory(Struct, frozen=True):
@@ -217,7 +216,7 @@ _OF_A_CLUSTER = (b"/admin", b"/ledgers", b"/managed-ledgers")
 
 
 class _Kind(NamedTuple):
-    """A kind of metadata store: where it may be below a data directory, and whether a directory is one."""
+    """A kind of metadata store: its possible places below a data directory, and a test whether a directory is one."""
 
     places: tuple[str, ...]
     holds: Callable[[Path], bool]
@@ -295,7 +294,7 @@ def _read_tree(metadata: MetadataDirectory) -> tuple[zookeeper.Tree, list[str], 
 
 
 def _rocksdb_rows(metadata: Path, problems: list[str], notes: zookeeper.Notes) -> Iterator[Row | Damage | NextLedgerId]:
-    """Yield the rows of a RocksDB; of a damaged one those that can be salvaged. A table may show its damage when others were yielded."""
+    """Yield the rows of a RocksDB, of a damaged one those that can be salvaged; some damage may come after rows."""
     reached = [b""]
     try:
         with open_for_reading(metadata, problems) as items:

@@ -15,7 +15,7 @@ _MAP_DATA = "data"
 
 
 class OffloadedLedger(NamedTuple):
-    """What holds a ledger: the path of its data and of its index, "" for a MapFile, which has both in one."""
+    """The objects of an offloaded ledger: paths of its data and of its index ("" for a MapFile, which is both)."""
 
     uuid: str
     ledger_id: int
@@ -24,7 +24,7 @@ class OffloadedLedger(NamedTuple):
 
 
 class Objects(Protocol):
-    """Where objects lie; paths as ``paths`` gives them."""
+    """Objects of tiered storage; paths are those that ``paths`` yields."""
 
     def paths(self) -> Iterator[str]:
         """Yield the paths of all objects."""
@@ -37,7 +37,7 @@ class Objects(Protocol):
 
 
 class Directory:
-    """Objects as files."""
+    """The objects in a local directory."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -106,7 +106,7 @@ def find_offloaded(objects: Objects) -> dict[tuple[int, str], OffloadedLedger]:
 
 @contextmanager
 def _translated(where: str) -> Iterator[None]:
-    """Turn the errors of a file into ours."""
+    """Turn errors from reading a file into SourceNotFound and EntryLogCorrupt."""
     try:
         yield
     except FileNotFoundError as error:

@@ -182,7 +182,7 @@ def _changed_copy(directory: Path, tables: frozenset[str], changes: Changes) -> 
 
 
 def _new_files(work: Path) -> list[Path]:
-    """Return what RocksDB made in a directory of links: tables, and last the manifest."""
+    """Return the files that RocksDB created in a directory of links: tables, and last the manifest."""
     made = sorted(file for file in work.glob("*.sst") if not file.is_symlink())
     return [*made, work / (work / "CURRENT").read_text().strip()]
 
@@ -299,7 +299,7 @@ def create_database(
         (newest,) = directory.glob("*.log")
         files.rename(log, newest)
         with rocksopen.open_database(directory, options, access, directory):
-            pass  # opening takes the log in
+            pass  # opening replays the log
     for name in (rocksopen.CONFIG_FILE, *(file.name for file in directory.glob("LOG*") if file.name != "LOCK")):
         (directory / name).unlink(missing_ok=True)
 

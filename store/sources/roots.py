@@ -112,8 +112,10 @@ def roots_text(roots: Roots) -> str:
 
 
 class Wanted(Struct, frozen=True):
-    """What says which cluster of a ZooKeeper is meant. ``chroot`` and ``ledgers``: as the user named them, None: not at all; ``hints``:
-    BookKeeper's roots by the configuration of bookies."""
+    """Which cluster of a ZooKeeper to read. ``chroot``, ``ledgers``: as the user named them, None: not named.
+
+    ``hints``: BookKeeper's roots in the configurations of bookies.
+    """
 
     chroot: str | None = None
     ledgers: str | None = None
@@ -134,14 +136,14 @@ def parse_root(text: str, option: str) -> str:
 
 
 class Marks:
-    """The places in a tree that look like the root of a Pulsar or of a BookKeeper."""
+    """The paths in a tree that look like the root of a Pulsar or of a BookKeeper."""
 
     def __init__(self) -> None:
         self._pulsars: set[str] = set()
         self._ledgers: set[str] = set()
 
     def see(self, path: str, value: bytes) -> None:
-        """Look at a node with its value; in damaged files its parents may be missing."""
+        """Take a node into account; in damaged files its parents may be missing."""
         for mark in PULSAR_MARKS:
             chroot, is_marked, below = path.partition(mark)
             if is_marked and below[:1] in ("", "/"):
@@ -150,7 +152,7 @@ class Marks:
             self._ledgers.add(path.removesuffix(LAYOUT_MARK))
 
     def chroots(self) -> list[str]:
-        """Return the chroots of Pulsars, without such names inside of another one."""
+        """Return the roots of Pulsars, without paths inside another Pulsar that look like one."""
         chroots: list[str] = []
         for chroot in sorted(self._pulsars, key=lambda path: (path.count("/"), path)):
             if not any(_is_within(chroot, other) for other in chroots):
@@ -158,7 +160,7 @@ class Marks:
         return chroots
 
     def ledgers(self) -> list[str]:
-        """Return the roots of BookKeepers, without such names inside of a Pulsar."""
+        """Return the roots of BookKeepers; inside a Pulsar only its ``/ledgers`` counts."""
         chroots = self.chroots()
         usual = {chroot + LEDGERS_ROOT for chroot in chroots}
         return sorted(
@@ -213,7 +215,7 @@ def choose_roots(marks: Marks, where: str, wanted: Wanted) -> Roots:
 
 
 def _option(roots: Roots, others: Collection[Roots]) -> str:
-    """Return the options that tell one cluster's roots from the others'."""
+    """Return the options that select one cluster rather than the others."""
     words = f"--chroot {shell_word(roots.chroot or '/')}"
     is_alone = sum(other.chroot == roots.chroot for other in others) == 1
     return words if is_alone else f"{words} --ledgers-root {shell_word(roots.ledgers)}"

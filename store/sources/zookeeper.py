@@ -59,7 +59,7 @@ def _numbered(directory: Path, kind: str) -> list[tuple[int, str, Path]]:
 
 
 def _named(directory: Path, kind: str) -> list[tuple[int, str, Path]]:
-    """Return the result of ``_numbered``, and also objects with such a name that are not files."""
+    """Return what ``_numbered`` returns, and also objects with such a name that are not files."""
     files = []
     for file in directory.glob(f"{kind}.*"):
         name = _NAME.fullmatch(file.name)
@@ -102,10 +102,9 @@ def last_transaction(directory: Path, until: int | None = None) -> Transaction |
 
 
 class Notes:
-    """Sentences about the files of a metadata store that cost no data, as far as the files tell.
+    """Remarks on the files of a metadata store that, as far as the files show, lost no data.
 
-    ``not_needed``: damage that cost nothing, for other files have what stood there. ``log_ends``: how ZooKeeper's newest log may have had
-    more.
+    ``not_needed``: damage that other files make up for. ``log_ends``: how ZooKeeper's newest log may have had more.
     """
 
     def __init__(self) -> None:
@@ -126,7 +125,7 @@ class ServerFiles(Struct, frozen=True):
 
 
 class SnapshotFile(NamedTuple):
-    """A snapshot by the transaction ``zxid`` in its name, which ends in ``extension``; ``roots`` as of ``ServerFiles``."""
+    """A snapshot by the ``zxid`` in its name, which ends in ``extension``; ``roots``: as in ``ServerFiles``."""
 
     zxid: int
     extension: str
@@ -161,14 +160,14 @@ def _inner_nodes(nodes: dict[str, ZooKeeperNode], roots: Roots) -> dict[str, Zoo
 
 
 class Tree(Struct, frozen=True):
-    """The nodes by path as of transaction ``zxid``, ephemeral ones among them, and the ledger ids that were given by then."""
+    """The nodes by path as of transaction ``zxid``, including ephemeral ones, and the ledger ids assigned by then."""
 
     nodes: dict[str, ZooKeeperNode]
     zxid: int
     ledger_ids: LedgerIds
 
     def persistent(self) -> Iterator[ZooKeeperNode]:
-        """Yield the nodes that no session takes with it, in path order."""
+        """Yield the nodes that are not ephemeral, in path order."""
         return (self.nodes[path] for path in sorted(self.nodes) if not self.nodes[path].ephemeral)
 
 
@@ -277,7 +276,7 @@ class _Overlay:
                 self._replay.overlay(damaged.file.zxid, damaged.salvaged, damaged.error.message)
 
     def finish(self) -> None:
-        """Report the snapshots that were not needed, unless one has content that no other file has."""
+        """Report the snapshots that were not needed, unless one has nodes that no other file has."""
         replay = self._replay
         for damaged in self._replaced:
             newer = [
@@ -308,7 +307,7 @@ def iter_log_files(server: ServerFiles) -> Iterator[tuple[int, Path]]:
 
 @contextmanager
 def open_snapshot(path: Path, extension: str) -> Iterator[BinaryIO]:
-    """Open a snapshot; its extension tells how it is stored. Raises MetadataCorrupt, also while it is read.
+    """Open a snapshot; its extension says how it is compressed. Raises MetadataCorrupt, also while it is read.
 
     As ``SnapStream``: "gz", "snappy", and any other is not compressed.
     """
@@ -333,9 +332,12 @@ def read_snapshot(path: Path, extension: str) -> Snapshot:
 
 
 def _find_snapshots(servers: Iterable[ServerFiles], problems: list[str], until: int | None, oldest: int) -> _Snapshots:
-    """Return the newest complete snapshot and the damaged ones after it; with ``until``, one that has no later
-    transaction, if such a one exists or logs reach back to their beginning: ``oldest`` is the first transaction in the
-    logs."""
+    """Return the newest complete snapshot, with ``until`` the newest without later transactions, and damaged ones after
+    it.
+
+    If all have later transactions: none if the logs begin with the first transaction (``oldest``, the first in the
+    logs), else the oldest snapshot, with a problem.
+    """
     late: tuple[int, Snapshot] | None = None
     damaged: list[_Damaged] = []
     for file in reversed([*iter_snapshot_files(servers)]):
@@ -357,7 +359,7 @@ def _find_snapshots(servers: Iterable[ServerFiles], problems: list[str], until: 
 
 
 def iter_unread_logs(directory: Path, base: int, until: int | None = None) -> Iterator[str]:
-    """Yield what to do with each compressed log that begins after transaction ``base``, at most at ``until``."""
+    """Yield a sentence on how to include each compressed log that begins after zxid ``base``, at most at ``until``."""
     for zxid, extension, file in _numbered(directory, "log"):
         if extension and zxid > base and (until is None or zxid <= until):
             yield f"{file} is not read: unpack it next to the other logs, as {file.name.removesuffix('.' + extension)}"
@@ -452,7 +454,7 @@ class LogOrder:
         """The first one since the last transaction."""
 
     def take(self, file: Path, item: Transaction | BadRecord) -> Gap | None:
-        """Take the next item of a file; return the gap before it, if any. A new epoch begins at 1."""
+        """Record the next item of a log; return the gap before it, if any. A new epoch begins with transaction 1."""
         if isinstance(item, BadRecord):
             self.bad = self.bad or (file, item)
             return None
@@ -486,12 +488,12 @@ class Replay:
         self._time_ms = 0
         self._problems = problems
         self._headless: dict[Path, BadRecord] = {}
-        """The logs without a header, until a gap tells of them."""
+        """The logs without a header that no gap has reported."""
         self._giving: set[Path] = set()
-        """Those with transactions after the base."""
+        """Logs without a header that have transactions after the base."""
 
     def take(self, file: Path, item: Transaction | BadRecord) -> None:
-        """Take the next item of a log."""
+        """Apply the next item of a log."""
         self.tell_gap(file, item)
         if isinstance(item, BadRecord) and not item.offset and not item.unfinished:
             self._headless[file] = item
@@ -506,7 +508,7 @@ class Replay:
                 _apply(self.nodes, item, is_partial=self.is_partial)
 
     def tell_gap(self, file: Path, item: Transaction | BadRecord) -> None:
-        """Report the gap before an item."""
+        """Report the gap before an item, if there is one."""
         gap = self.order.take(file, item)
         if gap is not None:
             if gap.bad is not None and not gap.bad.offset:
@@ -514,7 +516,7 @@ class Replay:
             self.tell_lost(gap.text + ("; their changes may be missing or outdated" if gap.lost else ""))
 
     def tell_lost(self, text: str) -> None:
-        """Report, with this text, that something is missing."""
+        """Report a loss with this text; from then on nodes may be missing or outdated."""
         self.is_partial = True
         self._problems.append(text)
 
@@ -668,10 +670,10 @@ def _written_end(log: Path, size: int) -> int:
 
 
 class ZooKeeperStream:
-    """The nodes of a ZooKeeper's ``version-2``, in memory that their number does not change; reads ``server`` once.
+    """Reads the nodes of a ZooKeeper's ``version-2`` once, in memory that does not depend on their number.
 
-    What the logs touch is kept and replayed; every other node of the snapshot is as it was. ``next_ledger_id`` is known after the last
-    node.
+    Nodes that the logs change are kept and replayed; every other node is as in the snapshot. ``next_ledger_id`` is
+    known after the last node.
     """
 
     def __init__(self, server: ServerFiles, problems: list[str]) -> None:

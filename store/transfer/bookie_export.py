@@ -1,10 +1,12 @@
-"""``store export bookie``: ledgers that this toolkit wrote, put on bookies of a cluster, and their metadata naming those bookies.
+"""``store export bookie``: ledgers that this toolkit wrote, put on bookies of a cluster, and their metadata naming
+those bookies.
 
-Each goes, whole, on as many bookies as the newest ledger of its topic has copies (write quorum); its ensemble is these bookies. A bookie
-with DbLedgerStorage keeps a ledger in the directory ``ledgerId mod N`` of its N ledger directories (``DbLedgerStorage``,
-``MathUtils.signSafeMod``; BookKeeper 4.17). Entries come first, then a change of the store's metadata, which an export of the metadata
-carries to the cluster. The leftovers of a stopped export belong to no ledger: the next one continues with them. The ``VERSION`` files of
-a bookie that a change renamed are written last, each by one rename.
+Each ledger goes, whole, to as many bookies as the newest ledger of its topic has copies (write quorum), and these
+become its ensemble. A bookie with DbLedgerStorage keeps a ledger in the directory ``ledgerId mod N`` of its N ledger
+directories (``DbLedgerStorage``, ``MathUtils.signSafeMod``; BookKeeper 4.17). Entries are written first, then the
+store's metadata is changed; an export of the metadata brings the change to the cluster. Leftovers of a stopped export
+belong to no ledger, and the next export uses them. The ``VERSION`` files of a bookie that a change renamed are written
+last, each by one rename.
 """
 
 from collections.abc import Iterator, Sequence
@@ -38,7 +40,7 @@ from pulsar_admin.store.wording import Answer, counted
 
 
 class PlacedLedger(Struct, frozen=True):
-    """A ledger and the bookies that are to have it completely, which become its ensemble."""
+    """A ledger, and the bookies that get all of its entries and become its ensemble."""
 
     ledger_id: int
     entries: int
@@ -79,7 +81,7 @@ class CookieWritten(Answer, frozen=True):
 
 
 class BookieExportReport(Answer, frozen=True):
-    """What was put on bookies, or with ``dry_run`` would be. ``change``: its number in the audit log, None where nothing was to change."""
+    """What was written to bookies, or with ``dry_run`` would be. ``change``: its number in the audit log, if any."""
 
     ledgers: tuple[LedgerPlaced, ...]
     written: tuple[DirectoryWritten, ...]
@@ -130,7 +132,7 @@ def plan_bookie_export(store: Store, given: Sequence[GivenBookie], now_ms: int) 
 
 
 def _plan(store: Store, bookies: Sequence[Bookie], now_ms: int) -> BookieExportPlan:
-    """Return the plan; opens no file LOCK, so that it can be called under the locks."""
+    """Return the plan without opening any LOCK file, so that it can be made while this process holds the locks."""
     given = tuple(bookies)
     with store.read() as txn:
         for bookie in bookies:
@@ -161,12 +163,12 @@ def _plan(store: Store, bookies: Sequence[Bookie], now_ms: int) -> BookieExportP
 
 
 def _is_of(file: Path, bookie_id: str) -> bool:
-    """Whether a cookie has this id; nothing is written to a directory without a cookie."""
+    """Whether a ``VERSION`` file names this bookie, or does not exist: then nothing is written to its directory."""
     return not file.is_file() or decode_cookie(read_file(file), str(file)).bookie_id == bookie_id
 
 
 def _place(txn: Txn, ledger_id: int, bookies: Sequence[Bookie]) -> PlacedLedger:
-    """Choose the bookies of a ledger: those that have it, else in turn."""
+    """Choose a ledger's bookies: those it was placed on before, else the given ones in rotation; raises Refused."""
     ledger, like = read_ledger(txn, ledger_id), _like(txn, ledger_id)
     copies, acks = (1, 1) if like is None else (like.write_quorum, like.ack_quorum)
     ids = [bookie.bookie_id for bookie in bookies]
@@ -185,7 +187,8 @@ def _place(txn: Txn, ledger_id: int, bookies: Sequence[Bookie]) -> PlacedLedger:
 
 
 def _like(txn: Txn, ledger_id: int) -> ledgermetadata.LedgerMetadata | None:
-    """Return the metadata of the newest ledger of the same topic that a broker wrote, else of the newest one."""
+    """Return the metadata of the newest ledger of the same topic that a broker wrote, else of a broker's newest
+    ledger."""
     topics = [parse_owner(owner.topic) for owner in find_owners(txn, ledger_id) if owner.topic]
     siblings = sorted({ledger.ledger_id for name in topics for ledger in read_topic(txn, name).ledgers}, reverse=True)
     return next(_of_brokers(txn, siblings), None) or next(

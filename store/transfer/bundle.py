@@ -121,7 +121,7 @@ Json = dict[str, Any]  # Any: JSON values
 
 
 class BundleResult(Struct):
-    """The content of a bundle, in numbers. ``left_out``: nodes without information on topics, cursors and ledgers."""
+    """The content of a bundle in numbers. ``left_out``: nodes without information on topics, cursors and ledgers."""
 
     nodes: int = 0
     left_out: int = 0
@@ -139,7 +139,7 @@ class FindingCount(Answer, frozen=True):
 
 
 class BundleReport(Answer, frozen=True):
-    """What a bundle holds. ``left_out``: nodes that say nothing of topics, cursors and ledgers; ``names``: the file of names."""
+    """What a bundle holds. ``left_out``: nodes without information on topics, cursors, ledgers; ``names``: a file."""
 
     bundle: str
     names: str
@@ -152,7 +152,8 @@ class BundleReport(Answer, frozen=True):
 
 
 class BundleImported(Answer, frozen=True):
-    """The contents of a bundle, the version that made it (``toolkit``), when (``created_ms``), and what a check found there.
+    """The contents of a bundle, the version that made it (``toolkit``), when (``created_ms``), and the findings of its
+    check.
 
     ``same_findings``: whether a check here finds the same, apart from rules that need bookies' files.
     """
@@ -171,7 +172,7 @@ class BundleImported(Answer, frozen=True):
 
 def count_findings(findings: Iterable[Finding]) -> tuple[FindingCount, ...]:
     """Return how many findings of each code there are, problems first."""
-    # A bundle has the content of rows and not their bytes: whether those of its store have digests is not found again.
+    # A bundle has the content of rows, not their bytes, so a check there cannot find rows without digests.
     counts = Counter((not one.is_problem, one.code) for one in findings if one.code != WITHOUT_DIGESTS)
     return tuple(
         FindingCount("note" if is_note else "problem", code, count) for (is_note, code), count in sorted(counts.items())
@@ -374,7 +375,7 @@ def _has_ledger(node: Node) -> bool:
 
 
 def _owner_name(owner: Owner, names: Pseudonyms) -> str:
-    """Return the pseudonym of an owner's topic, or of its counterpart in other domains, as the bundled nodes have it."""
+    """Return the pseudonym of an owner's topic, or of its counterpart in another domain, as in the bundle's nodes."""
     if owner.is_of_topic and owner.kind is not OwnerKind.SCHEMA:  # whose topic is the path of its node
         return names.text(owner.topic)
     domain, mark, rest = owner.topic.partition("://")
@@ -399,7 +400,7 @@ def _hidden_record(body: bytes, entry: Entry, names: Pseudonyms) -> bytes | None
 def import_bundle(
     path: Path, store_path: Path, now_ms: int, check: Callable[[Store], Iterable[Finding]]
 ) -> BundleImported:
-    """Create a new store from a bundle, and compare what ``check`` finds there with what it found where the bundle was made.
+    """Create a new store from a bundle, and compare the findings of ``check`` there with those recorded in the bundle.
 
     Nothing is created if it cannot be read. Raises SourceNotFound, MetadataCorrupt, Unsupported, AlreadyExists,
     DiskFull.
@@ -562,7 +563,7 @@ def _create_stand_in(store_path: Path, log: LogFile) -> LogFile:
 
 
 def _as_it_is(store_path: Path, log: LogFile) -> LogFile:
-    """Return the row of the stand-in file, with all its records in it."""
+    """Return the row of a complete stand-in file, with its present modification time and fingerprint."""
     file = store_path / log.path
     sync_file(file)
     fingerprint = file_fingerprint(file, min(log.next_offset, log.size_bytes))
@@ -584,7 +585,7 @@ _NUMBER = re.compile("-?[0-9]{1,19}")
 _FIELD = re.compile(r" field ([0-9]+)$")
 _WRAPPER = struct.Struct(">2sI")
 _LEDGER_METADATA = b"BookieMetadataFormatVersion\t3\n"
-_LAST = 0x80  # no byte of a varint but its last is smaller
+_LAST = 0x80  # only the last byte of a varint is smaller
 _BUCKET = re.compile(r"#pulsar\.internal\.delayed\.bucket_[0-9_]{1,60}")
 
 

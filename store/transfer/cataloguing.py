@@ -1,6 +1,5 @@
-"""The catalogue of a store's files: how the files of its source are now, compared with it; rows of new ones, copied or linked into the
-store where that is asked for; rows that go.
-"""
+"""The catalogue of a store's files: compared with the source's present files, extended by new ones (copied or linked
+into the store if asked for), rid of missing ones."""
 
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -31,10 +30,10 @@ from pulsar_admin.store.wording import counted, plural
 
 
 class Survey(Struct, frozen=True):
-    """How the files of a source are now, compared with the catalogue.
+    """The present files of a source, compared with the catalogue.
 
-    ``grown``: also those whose scan was stopped; ``gone``: with the entries only they hold; ``named``: rows that an older version
-    wrote, with the bookie that it did not write.
+    ``grown``: including files whose scan was stopped; ``gone``: missing files, with the number of entries that the
+    index has in each; ``named``: rows without a bookie id, from an older version, with that id added.
     """
 
     new: tuple[BookieFile, ...]
@@ -52,7 +51,10 @@ class Survey(Struct, frozen=True):
 
 
 def survey_files(store: Store, layout: Layout, nodes: Mapping[bytes, bytes | None] = MappingProxyType({})) -> Survey:
-    """Compare the files of a layout with the store's catalogue; reads no entries. ``nodes``: metadata rows that have other values."""
+    """Compare the files of a layout with the store's catalogue; reads no entries.
+
+    ``nodes``: rows of the metadata to use instead of the store's.
+    """
     with store.read() as txn:
         known = {log.origin: log for log in iter_logs(txn) if log.origin}
         strangers = find_strangers(txn.with_rows("tree", nodes) if nodes else txn, layout.bookies)
@@ -84,7 +86,7 @@ def survey_files(store: Store, layout: Layout, nodes: Mapping[bytes, bytes | Non
 
 
 def iter_gone_texts(txn: Txn, ledgers: Collection[int]) -> Iterator[str]:
-    """Yield for each missing file how many of its entries are indexed, of these ledgers or, if none is named, of all."""
+    """Yield a sentence on each missing file, with the number of its indexed entries, of these ledgers or of all."""
     store = txn.store.path
     paths = {
         log.file_id: log.locate(store)
@@ -118,14 +120,15 @@ def _held_entries(txn: Txn, file_ids: set[int], ledgers: Collection[int] = ()) -
 
 
 def delete_logs(txn: Txn, logs: list[LogFile]) -> None:
-    """Forget files, their damage and the facts about their entries."""
+    """Delete files from the catalogue, with their damage and the facts about their entries."""
     for log in logs:
         delete_log(txn, log.file_id)
     delete_copies(txn, {log.file_id for log in logs})
 
 
 def file_modes(info: StoreInfo, files: Iterable[BookieFile]) -> dict[str, FileMode]:
-    """Return bookie id → how its files come into the store; a new id gets the mode of the first source."""
+    """Return, by bookie id, whether its files are referenced, copied or linked; a new id as those of the first
+    source."""
     modes = {
         decode_bookie(row).bookie_id: _mode_of(source) for source in info.sources for row in source.get("bookies", ())
     }
@@ -143,10 +146,10 @@ def catalogue_new(
     strangers: Sequence[Stranger],
     vanished: Callable[[BookieFile], None],
 ) -> Iterator[LogFile]:
-    """Yield the row of each new file, which is copied or linked into the store if its bookie's mode asks.
+    """Yield the row of each new file, after copying or linking it into the store if its bookie's mode asks for that.
 
-    Files are catalogued in order before any entry is indexed, as ids tell which of two files is newer: those that stay
-    in place at once, a copy when it is made. ``vanished`` is called for each file that is gone by then.
+    Files are catalogued in order before any entry is indexed, because their ids say which of two files is newer: files
+    that stay in place all at once, a copied file when it is complete. ``vanished`` is called for each missing file.
     """
     with store.read() as txn:
         first_id = next_file_id(txn)
@@ -183,7 +186,7 @@ def _find_row(
     strangers: Mapping[Path, str],
     vanished: Callable[[BookieFile], None],
 ) -> LogFile | None:
-    """Return the row of a file, None if it is gone, or vanishes while it is read or copied: ``vanished`` is called."""
+    """Return the row of a file; if it was deleted before it was read or copied, call ``vanished`` and return None."""
     try:
         return _new_row(store, file_id, file, mode, strangers)
     except (OSError, StoreError):

@@ -1,9 +1,11 @@
-"""``store export zookeeper``: the store's changes into a live ensemble, as one transaction that fits or writes nothing.
+"""``store export zookeeper``: the store's changes into a live ensemble, in one transaction that is applied completely
+or not at all.
 
-Every node has to be what was imported, value, version and time of creation, when the change is planned and when it is written: a set or
-delete names the version, a new node must not be there. No broker may own the topics (Pulsar 4.0.8): none of their bundles may have an
-owner at ``/namespace/TENANT/NAMESPACE/BUNDLE`` (``OwnershipCache``); the transaction creates and deletes that node, so that no broker can
-become the owner while it is written. Brokers with ``ExtensibleLoadManagerImpl`` keep owners in a topic, which cannot be held this way.
+Every node must be as it was imported (value, version, time of creation), both when the change is planned and when it is
+written: a set or delete names the version, and a new node must not exist. No broker may own the topics (Pulsar 4.0.8):
+none of their bundles may have an owner at ``/namespace/TENANT/NAMESPACE/BUNDLE`` (``OwnershipCache``); the transaction
+creates and deletes that node, so that no broker can become the owner meanwhile. Brokers with
+``ExtensibleLoadManagerImpl`` keep owners in a topic, where this is not possible.
 """
 
 from collections.abc import Iterable, Iterator
@@ -59,8 +61,8 @@ class EnsemblePlan(Struct, exports.Previewed, frozen=True):
     txn_id: int
     nodes: tuple[exports.ChangedNode, ...]
     written: tuple[exports.ChangedNode, ...]
-    holds: tuple[str, ...]  # owners of bundles that nobody has, with the parents that are not there
-    parents: tuple[str, ...]  # of nodes to create, that are not there
+    holds: tuple[str, ...]  # owner nodes of the topics' bundles, none of which exists, with their missing parents
+    parents: tuple[str, ...]  # missing parents of nodes to create
     next_ledger_id: int | None  # which the ensemble is to give then; None: it brings no ledger of ours
     size_bytes: int
     limit_bytes: int
@@ -173,7 +175,7 @@ def _moved(session: ensemble.Session, path: str, what: str) -> StalePlan:
 
 
 def _topics_of(txn: Txn, nodes: Iterable[exports.ChangedNode]) -> set[TopicName]:
-    """Return the topics whose metadata or cursors are among the nodes: a broker that serves them has these in memory."""
+    """Return the topics whose metadata or cursors are among the nodes; a broker that serves one has them in memory."""
     topics = set()
     for node in nodes:
         parent = node.path.rpartition("/")[0]
@@ -225,7 +227,7 @@ def _broker(owner: Node) -> str:
 
 
 def _holds(namespace: NamespaceName, path: str, topic: TopicName) -> bool:
-    """Whether a bundle contains a topic; a bundle that is not a range is taken to contain all."""
+    """Whether a bundle contains a topic; a bundle whose name is not a range of hashes counts as containing all."""
     try:
         lower, upper = (int(bound, 16) for bound in path.rpartition("/")[2].split("_"))
     except ValueError:
@@ -292,7 +294,7 @@ def run_ensemble_export(store: Store, plan: EnsemblePlan, login: ensemble.Client
         if plan.next_ledger_id is not None:
             # Before the ledgers are there: a topic's ledgers are in the order of their ids, so that the broker's next one must be above.
             ensemble.raise_ledger_sequence(session, plan.next_ledger_id)
-        # Ids that were raised need no raise any more.
+        # Now that the counter is raised, a new plan would not raise it: the plans are compared without that.
         current = replace(_plan(store, session, plan.limit_bytes), next_ledger_id=plan.next_ledger_id)
         # Nodes without a value above others come and go: ZooKeeper deletes containers when they are empty.
         if replace(current, holds=plan.holds, parents=plan.parents, size_bytes=plan.size_bytes) != plan:

@@ -1,9 +1,10 @@
-"""``store export standalone``: the store's changes back into a Pulsar data directory, so that a real broker starts on them.
+"""``store export standalone``: the store's changes back into a Pulsar data directory, so that a real broker starts on
+them.
 
-Only nodes whose value differs from the imported one are written (database ``base`` keeps those), each with its RocksDB header's
-version raised by one. A node that is no longer what was imported stops the export before anything is written, unless its value is
-the one that an export in place meant to write (database ``state``) that was stopped before the store knew of it. Ledgers that this
-toolkit wrote go into the bookie first (``store.transfer.ledger_export``), their metadata nodes with the others.
+Only nodes whose value differs from the imported one (kept in database ``base``) are written, each with its RocksDB
+header's version raised by one. If a node in the target is no longer as imported, the export stops before it writes
+anything, unless the node has the value that an interrupted export in place meant to write (database ``state``). Ledgers
+that this toolkit wrote go into the bookie first (``store.transfer.ledger_export``), then their metadata nodes.
 """
 
 from collections.abc import Iterable
@@ -124,12 +125,12 @@ def nodes_exported(nodes: Iterable[ChangedNode]) -> tuple[NodeExported, ...]:
 
 
 def state_of(node: Node | None) -> tuple[int, bytes] | None:
-    """Return what tells one state of a node from another."""
+    """Return (version, value) of a node, None if it does not exist: two states of a node differ in it."""
     return None if node is None else (node.stat.version, node.value)
 
 
 def state_text(node: Node | None) -> str:
-    """Return a node's state for a person."""
+    """Return a node's version and size in words."""
     return "nothing" if node is None else f"version {node.stat.version} of {len(node.value)} bytes"
 
 
@@ -259,13 +260,17 @@ def _annotated(txn: Txn, nodes: tuple[ChangedNode, ...], form: Form, now_ms: int
 
 
 def _new_ledger(node: ChangedNode) -> list[int]:
-    """Return the id of the ledger whose metadata a node is, if this export creates it; else nothing."""
+    """Return, in a list, the id of the ledger that a node creates in the target; empty for any other node."""
     ledger_id = ledger_id_of_path(node.path) if node.action == "create" else None
     return [] if ledger_id is None else [ledger_id]
 
 
 def _since_stopped(txn: Txn, metadata: Path, nodes: list[ChangedNode], intent: Intent) -> tuple[ChangedNode, ...]:
-    """Return the nodes; those that an interrupted export wrote and this one does not write, relative to the target's present state."""
+    """Return the nodes to write, after an interrupted export in place also those that it wrote and that have another
+    value by now.
+
+    They are changes of what the interrupted export left in the target.
+    """
     if not intent:
         return tuple(nodes)
     values = rocksdb.read_values(metadata, [path.encode() for path in intent])
@@ -283,9 +288,10 @@ def _since_stopped(txn: Txn, metadata: Path, nodes: list[ChangedNode], intent: I
 
 
 def _check_unmoved(metadata: Path, nodes: tuple[ChangedNode, ...]) -> list[str]:
-    """Return the damage of the target's metadata; raises StalePlan unless every node is as imported, or as it is to be written.
+    """Return the damage of the target's metadata; raises StalePlan unless every node is as imported, or has its new
+    value.
 
-    The latter is what an export leaves that was interrupted before it was recorded in the store.
+    An export that was interrupted before it was recorded in the store leaves new values.
     """
     problems: list[str] = []
     wanted = {node.path.encode() for node in nodes}
@@ -402,7 +408,7 @@ def _new_value(node: ChangedNode) -> bytes | None:
 
 
 def _put_intent(txn: Txn, plan: ExportPlan) -> None:
-    """Record what a plan writes, and what it found: after an interruption the target has one of the two."""
+    """Record the old and new values of a plan: after an interruption, each node of the target has one of the two."""
     for node in plan.nodes:
         put_imported(txn, node.path, node.imported)
     if plan.ledgers.own is not None:

@@ -1,8 +1,8 @@
-"""Disks of bookies in an object store, or in tar archives: what an import reads of them is brought into a directory of this machine.
+"""Fetches the files of bookies that an import reads from object stores and tar archives into a local directory.
 
-Entry logs, journals, and the small files that tell whose they are; databases are left out: what they tell is then unknown. A file that is
-there with the size that it has there, and if it is an object also with the time, is not fetched again. Entry logs at a URL may stay there
-(``store.files.url_of``).
+These are entry logs, journals, and the small files that say to which bookie they belong. Databases are not fetched, so
+the index stays unknown. A local file of the same size, and for an object the same time, is not fetched again. Entry
+logs at a URL may stay there (``store.files.url_of``).
 """
 
 import json
@@ -38,8 +38,8 @@ _INDEXES = ("ledgers", "locations")
 _SMALL = (COOKIE_FILE, LAST_ID_FILE, LAST_MARK_FILE)
 
 
-class _Found(NamedTuple):
-    """A file that is wanted, of the directory ``folder`` of an archive; a database has no ``chunks``."""
+class _Wanted(NamedTuple):
+    """A file to fetch; ``folder``: its directory in an archive. A database directory has ``chunks`` None."""
 
     folder: str
     name: str
@@ -50,10 +50,12 @@ class _Found(NamedTuple):
 
 
 def fetch_bookie(text: str, into: Path | None, beginnings: Path | None = None) -> str:
-    """Return a bookie's parts, ``[ID=]PART,PART``, with local directories below ``into`` for the parts that are URLs or archives.
+    """Return a bookie's parts, ``[ID=]PART,PART``, with URLs and archives replaced by the directories they were fetched
+    to, below ``into``.
 
-    Without ``into``, of entry logs at URLs only the beginning is written below ``beginnings``. Raises InvalidValue if neither will do,
-    also for a URL with a password that would have to be kept, SourceNotFound, MissingComponent, EntryLogCorrupt, NotWritable, DiskFull.
+    Without ``into``, only the beginnings of entry logs at URLs are fetched, below ``beginnings``. Raises InvalidValue
+    if neither is possible, and for a URL with a password that the store would have to keep; SourceNotFound,
+    MissingComponent, EntryLogCorrupt, NotWritable, DiskFull.
     """
     head, equals, rest = text.partition("=")
     is_named = bool(equals) and "/" not in head
@@ -88,7 +90,7 @@ def _check_keeps_no_secret(part: str) -> None:
 
 
 def _fetch(part: str, into: Path, in_place: bool) -> list[str]:
-    """Download or unpack a part into directories below ``into``; return them. ``in_place``: only the beginning of entry logs."""
+    """Fetch a part into directories below ``into``; return them. ``in_place``: of entry logs only the beginning."""
     folders: dict[Path, None] = {}
     found_at: set[Path] = set()
     is_any = False
@@ -137,9 +139,10 @@ def _fetch(part: str, into: Path, in_place: bool) -> list[str]:
 
 
 def list_again(store: Store) -> None:
-    """List the URLs of a store's bookies again: logs that are new or changed there get another beginning, those of logs that are gone go.
+    """List the URLs of a store's bookies again: fetch the beginnings of new and changed logs, remove those of deleted
+    logs.
 
-    A store that was moved or copied gets the present paths of its beginnings first. Raises what ``fetch_bookie`` raises.
+    If the store was moved or copied, the paths of its beginnings are corrected first. Raises as ``fetch_bookie``.
     """
     beginnings = store.path.resolve() / REMOTE
     here = {
@@ -175,22 +178,22 @@ def _is_wanted(name: str) -> bool:
 
 
 def _slug(text: str) -> str:
-    """Return a text as the name of a directory; a part of its digest keeps similar texts apart."""
+    """Return a directory name for a text; it ends in a digest, so that similar texts get different names."""
     readable = re.sub(r"[^A-Za-z0-9.]+", "-", text).strip("-.")[-80:]
     return f"{readable}-{sha256(text.encode()).hexdigest()[:8]}".lstrip("-")
 
 
-def _objects(url: str) -> Iterator[_Found]:
+def _objects(url: str) -> Iterator[_Wanted]:
     """Yield the wanted objects at a prefix, or in its ``current``."""
     for listed in list_prefix(url):
         if listed.size_bytes is None:
             if listed.name in _INDEXES:
-                yield _Found("", listed.name, 0, None)
+                yield _Wanted("", listed.name, 0, None)
         elif listed.size_bytes and _is_wanted(listed.name):
-            yield _Found("", listed.name, listed.size_bytes, iter_object(listed.url), listed.url, listed.mtime_ns)
+            yield _Wanted("", listed.name, listed.size_bytes, iter_object(listed.url), listed.url, listed.mtime_ns)
 
 
-def _members(archive: Path) -> Iterator[_Found]:
+def _members(archive: Path) -> Iterator[_Wanted]:
     """Yield the wanted members of a tar archive, compressed or not."""
     with _unpacking(archive):
         tar = tarfile.open(archive)  # noqa: SIM115 - it is closed below; its damage is reported here
@@ -205,9 +208,9 @@ def _members(archive: Path) -> Iterator[_Found]:
             if folder.rpartition("/")[2] in _INDEXES:
                 continue  # RocksDB's write-ahead logs are named like entry logs
             if stream is not None and member.size and _is_wanted(name):
-                yield _Found(folder, name, member.size, _iter_member(archive, stream))
+                yield _Wanted(folder, name, member.size, _iter_member(archive, stream))
             elif member.isdir() and name in _INDEXES:
-                yield _Found(folder, name, 0, None)
+                yield _Wanted(folder, name, 0, None)
 
 
 def _iter_member(archive: Path, stream: IO[bytes]) -> Iterator[bytes]:

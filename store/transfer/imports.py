@@ -1,7 +1,7 @@
 """``store import``: a Pulsar data directory, or the parts of a cluster → tree, catalogue, location and time index.
 
 The sources are only read. Facts about metadata nodes that are needed later are noted while the nodes are written: there may be millions,
-and reading them again costs a fifth of an import. Findings that may cause others are told at once.
+and reading them again costs a fifth of an import. Findings that may cause others are reported at once.
 
 A store is a copy as of the latest time that its sources record themselves. Producers' clocks and this toolkit's own writes do not count.
 Times of files count only if they are older than the files' contents: ``cp -r`` gives all files the time of the copying.
@@ -130,7 +130,7 @@ def preview_import(layout: Layout, path: Path) -> ImportPreview:
 
 
 def preview_of(layout: Layout, path: Path) -> ImportPreview:
-    """Return what reading a layout into a store reads."""
+    """Return what an import of a layout into a store would read."""
     damaged = [isinstance(item, Damage) for item in iter_source_rows(layout.metadata)]
     files = [file.path for file in files_of(layout.bookies)]
     return ImportPreview(
@@ -160,7 +160,7 @@ def import_layout(
     sources = source_rows(layout, options)
     _check_target(path, layout, sources)
     mode = _mode_of(layout)
-    # One lock from before the store is there until it is whole: of two imports into one path one is refused.
+    # One lock from before the store exists until it is complete: the second of two imports into a path is refused.
     with writer_lock(path, mode, wait_ms=options.wait_ms) as lock, _begin(path, layout, sources, mode, lock) as store:
         holder = None if layout.metadata is None else layout.metadata.holder()
         in_use: list[str] = []
@@ -169,7 +169,7 @@ def import_layout(
                 f"process {holder} has {layout.metadata.name} open: continuing, read-only; its later writes are not imported"
             )
             warn(in_use[0])
-        marks = journal_marks(layout.bookies)  # first: a bookie that runs moves them on
+        marks = journal_marks(layout.bookies)  # before the files: a running bookie moves its marks
         seen = SeenNodes(options.now_ms)
         tree = import_tree(store, layout, seen)
         reading = _import_files(store, layout, options, advance, seen.digests.digests())
@@ -230,9 +230,10 @@ def import_layout(
 
 
 def next_id_meanwhile(store: Store, layout: Layout, next_ledger_id: int | None) -> int | None:
-    """Return the metadata's present next ledger id if entries of ledgers from ``next_ledger_id`` on were read; else None.
+    """Return the metadata's present next ledger id if the bookies have entries of ledgers from ``next_ledger_id`` on;
+    else None.
 
-    Running brokers may have created these since the tree was read: then the tree is not older than the bookies.
+    Running brokers may have created those ledgers after the tree was read; then the tree is not older than the bookies.
     """
     if layout.metadata is None or next_ledger_id is None:
         return None
@@ -266,7 +267,7 @@ def absent_texts(layout: Layout, absent: coverage.AbsentBookies | None) -> list[
 
 
 def way_back(layout: Layout) -> str:
-    """Return how changes are written back to this kind of source, "" if one export does that."""
+    """Return a sentence on how changes get back to this kind of source, "" if ``store export standalone`` does that."""
     metadata = layout.metadata
     if metadata is None:
         return (
@@ -321,7 +322,7 @@ def _mode_of(layout: Layout) -> int:
     for directory in directories:
         mode &= directory.stat().st_mode
     for parent in {parent for directory in directories for parent in directory.resolve().parents}:
-        mode &= parent.stat().st_mode | 0o066  # to pass through is enough
+        mode &= parent.stat().st_mode | 0o066  # permission to enter the parent is enough
     for file in files:
         with suppress(FileNotFoundError):  # a running bookie has deleted it
             readable &= file.stat().st_mode
@@ -360,7 +361,7 @@ def check_outside(path: Path, layout: Layout) -> None:
 
 
 def source_rows(layout: Layout, options: ImportOptions) -> tuple[dict[str, Any], ...]:  # Any: JSON
-    """Return what ``store.json`` has of the sources: one row for a standalone directory, else one for each part."""
+    """Return the rows of ``store.json`` for the sources: one for a standalone directory, else one for each part."""
     how = {"imported": options.now_ms, "mode": options.mode, "checksums": options.verify}
     if layout.root is not None:
         bookies = [encode_bookie(bookie) for bookie in layout.bookies]
@@ -380,7 +381,7 @@ def source_rows(layout: Layout, options: ImportOptions) -> tuple[dict[str, Any],
 
 
 def as_read(sources: Iterable[dict[str, Any]], layout: Layout) -> Iterator[dict[str, Any]]:  # Any: JSON
-    """Yield sources with the facts known since they were read: the moment of the metadata, a standalone directory's bookies."""
+    """Yield source rows with facts known after reading: the metadata's moment, a standalone directory's bookies."""
     row = {} if layout.metadata is None else layout.metadata.row()
     for source in sources:
         if source["kind"] == "standalone" and layout.root is not None:
@@ -439,8 +440,8 @@ def _rows_of(layout: Layout, damages: list[Damage], tell_next_id: Callable[[int]
 def _import_files(
     store: Store, layout: Layout, options: ImportOptions, advance: Advance, digests: LedgerDigests
 ) -> Reading:
-    """Read the files; raises SourceChanged if one is not the one with which the import began, Refused if the import began an
-    index and is to go on without."""
+    """Read the files; raises SourceChanged if a file differs from the one that the import began with, Refused if the
+    import began with an index and continues without one."""
     with store.read() as txn:
         known = list(iter_logs(txn))
     if not options.index and any(log.next_offset for log in known):
@@ -464,7 +465,7 @@ def count_entries(txn: Txn) -> int:
 
 
 def leading_findings(store: Store) -> dict[str, str]:
-    """Return code → sentences of findings that may cause others, without judging the rest of the table.
+    """Return code → sentence of the findings that may cause other findings; the other rules are not judged.
 
     A finding that is less severe than its rule causes no others.
     """
@@ -480,7 +481,8 @@ _NAMING = tuple(prefix.encode() for prefix in NAMING_PREFIXES)
 
 
 class SeenNodes:
-    """Of the nodes that were watched: the newest; digest types of ledgers; bookies in their ensembles; who names ledgers."""
+    """Facts from metadata nodes as they are imported: newest modification, ledgers' digest types, bookies in ensembles,
+    and who names which ledger."""
 
     def __init__(self, read_ms: int) -> None:
         self.newest = NewestNode(read_ms)
@@ -489,7 +491,7 @@ class SeenNodes:
         self.references = References()
 
     def watch(self, rows: Iterable[Row]) -> Iterator[Row]:
-        """Yield the rows of nodes, and note what each one says."""
+        """Yield the rows of nodes unchanged, and collect the facts in them."""
         see_newest, see_reference = self.newest.see, self.references.see
         for row in rows:
             key, value = row
@@ -517,20 +519,21 @@ def read_as_of(store: Store, layout: Layout, read_ms: int, node_ms: int) -> AsOf
 
 
 class NewestNode:
-    """Sees the metadata nodes that are read: ``time_ms``, the newest modification of one by ``read_ms``; 0: none was seen."""
+    """Finds the newest modification (``time_ms``) of the metadata nodes passed to ``see``, ignoring times after
+    ``read_ms``; 0 without any."""
 
     def __init__(self, read_ms: int) -> None:
         self._limit_ms = _limit(read_ms)
         self.time_ms = 0
 
     def see(self, row: bytes | memoryview) -> None:
-        """Look at the row of a node."""
+        """Take the modification time of a node's row into account."""
         if self.time_ms < (time_ms := modified_ms(row)) <= self._limit_ms:
             self.time_ms = time_ms
 
 
 def _limit(read_ms: int) -> int:
-    """Return a limit for the time of a copy: the time of reading, which may have been given instead of the clock's."""
+    """Return the latest credible time of a copy: now, or the time of reading if a later one was given."""
     return max(read_ms, time.time_ns() // 1_000_000)
 
 
@@ -598,7 +601,7 @@ def _oldest_ms(directory: Path) -> int:
 
 
 def _written_ms(file: str) -> int | None:
-    """Return when a file was written; None for one that a bookie has deleted by now, and for a link that leads nowhere."""
+    """Return when a file was written; None if a bookie has deleted it by now, and for a dangling link."""
     try:
         return os.stat(file).st_mtime_ns // 1_000_000
     except OSError as error:

@@ -1,8 +1,9 @@
-"""``store add offload``: the entries of ledgers that lie in tiered storage become entries of the store.
+"""``store add offload``: copies the entries of offloaded ledgers from tiered storage into the store.
 
-They are written into entry logs of the store's own, where every command reads them like any others. Tiered storage keeps no digests:
-the checks are that entries are consecutive, and that their number and bytes are those of the ledger's metadata stored with them and of the
-topic's list. The digests of the logs are computed here. A ledger that does not fit stops the whole command.
+They are written into entry logs of the store's own, where every command reads them like any others. Tiered storage
+keeps no digests: the checks are that entries are consecutive, and that their number and bytes match the ledger's
+metadata stored with them and the topic's list. The digests of the logs are computed here. A ledger that does not match
+stops the whole command.
 """
 
 from collections.abc import Callable, Iterator

@@ -44,7 +44,7 @@ ROUNDS = 10
 
 
 class Vanished(NamedTuple):
-    """A file that was deleted between being listed and being read to its end, or after that; ``unread``: before."""
+    """A file that was deleted after it was listed; ``unread``: before it was read to its end."""
 
     kind: FileKind
     number: int
@@ -158,7 +158,8 @@ def read_disks(
 
 
 def _read_new(store: Store, survey: Survey, how: Scanning, reading: Reading, *, index: bool) -> list[BookieFile]:
-    """Read the files that the survey found to be new or grown, and note their rows; return those that were gone by then."""
+    """Read the files that the survey found new or grown, and put their rows into ``reading``; return those that
+    vanished."""
     missed: list[BookieFile] = []
     if survey.named:
         store.write(lambda txn: put_logs(txn, survey.named))
@@ -173,7 +174,7 @@ def _read_new(store: Store, survey: Survey, how: Scanning, reading: Reading, *, 
 
 
 def grown(store: Store, log: LogFile) -> LogFile | None:
-    """Return the row of a file with its present size and time, after renewing its copy in the store; None if it is gone."""
+    """Return a file's row with its present size and time, after renewing its copy in the store; None if it vanished."""
     origin = Path(log.origin)
     if path_state(log, origin) not in (FileState.GROWN, FileState.CHANGED):  # its scan was stopped, nothing else
         return log
@@ -190,7 +191,7 @@ def grown(store: Store, log: LogFile) -> LogFile | None:
 
 
 def _half_seen(reading: Reading, watch: Watch) -> Iterator[LogFile]:
-    """Yield the files that have damage which is new, and were written while they were read: a write may have been seen in part."""
+    """Yield files with new damage that were written to while they were read: a write may have been seen in part."""
     for log in reading.rows.values():
         before = reading.before.get(log.file_id)
         if log.problems > (before.problems - before.tail_problems if before else 0) and watch.is_live(log):
@@ -211,7 +212,7 @@ def _begin_again(store: Store, logs: Sequence[LogFile]) -> None:
 
 
 def _unproven(layout: Layout, vanished: Iterable[Vanished]) -> Iterator[str]:
-    """Tell of journals that were deleted unread although ``lastMark`` is not past them."""
+    """Yield sentences on journals that were deleted unread although ``lastMark`` is not past them."""
     unread = [file for file in vanished if file.kind is FileKind.JOURNAL and file.unread]
     for bookie in layout.bookies:
         for directory, mark in read_marks(bookie, []).items() if unread else ():
@@ -229,7 +230,7 @@ State = tuple[int, int]
 
 
 class Watch:
-    """Tells which bookies run: a process holds the locks of their databases, or their files have changed since the first look."""
+    """Detects running bookies: a process has locked their databases, or their files changed since this was created."""
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout

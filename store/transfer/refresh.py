@@ -1,14 +1,15 @@
-"""``store refresh``: updates a store from the directory it was imported from. ``store add``: adds a part of a cluster to a store
-that has others.
+"""``store refresh``: updates a store from the directory it was imported from. ``store add``: adds a part of a cluster
+to a store that has others.
 
-Entry logs and journals are append-only: a file that grew is read from where the last scan ended, a new one from its beginning.
-A metadata node that was not changed in the store takes the source's state; one that was keeps the store's, and is named when the
-source also changed it. What an export in place of this store left there that was stopped is not a change of the source's. A file that
-is gone is forgotten when none of its entries is needed any more (a flushed journal, a compacted entry log); else it is named and its
-entries stay in the index, unless ``forget`` says otherwise.
+Entry logs and journals are append-only: a file that grew is read from where the last scan ended, a new one from its
+beginning. A metadata node that the store did not change takes the source's state. A node that the store changed keeps
+the store's state, and is reported if the source changed it too; values that an interrupted export in place of this
+store wrote do not count as the source's changes. A missing file leaves the catalogue if none of its entries is needed
+any more (a flushed journal, a compacted entry log). Otherwise it is reported, and its entries stay in the index unless
+``forget`` says otherwise.
 
-An added part becomes a source, and the store is refreshed. A source is marked in ``store.json`` until it is complete: a stopped addition
-continues with the same command, or with the next refresh.
+An added part becomes a source, and the store is refreshed. A source is marked in ``store.json`` until it is complete: a
+stopped addition continues with the same command, or with the next refresh.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ _UNPROVEN = (DIGEST_SIZE[DigestType.DUMMY], DIGEST_SIZE[DigestType.HMAC])
 
 
 class RefreshOptions(Struct, frozen=True):
-    """How to refresh. ``forget``: entries of files that are gone leave the index, changed files are read anew."""
+    """How to refresh. ``forget``: remove the entries of missing files from the index, and read changed files again."""
 
     verify: bool = True
     forget: bool = False
@@ -93,11 +94,11 @@ class RefreshOptions(Struct, frozen=True):
 
 
 class RefreshResult(Struct):
-    """The findings of a refresh.
+    """The result of a refresh.
 
-    ``lost``: missing file → its entries that no file has any more; ``elsewhere``: those that another file has as well,
-    to which the index points after ``forget``; ``conflicts``: nodes changed on both sides; ``stopped_export``: nodes
-    that an interrupted export in place wrote into the source.
+    ``lost``: missing file → how many of its entries no other file has; ``elsewhere``: missing file → how many of its
+    entries another file has, to which the index points after ``forget``; ``conflicts``: nodes changed both in the
+    source and in the store; ``stopped_export``: nodes that an interrupted export in place wrote into the source.
     """
 
     __repr__ = one_line
@@ -143,7 +144,7 @@ class RefreshResult(Struct):
 
     @property
     def problems(self) -> int:
-        """Things a person has to look at."""
+        """How many problems a person has to look at."""
         gone = len(self.lost.keys() | self.elsewhere.keys())
         open_losses = 0 if self.forget else gone + len(self.changed_files)
         doubtful = self.differing_copies + len(self.strangers) + len(self.doubts)
@@ -167,7 +168,7 @@ class RefreshPreview(Answer, frozen=True):
 
 
 def preview_refresh(store: Store, warn: imports.Warn) -> RefreshPreview:
-    """Return what ``refresh_store`` would read; raises what it raises before it writes."""
+    """Return what ``refresh_store`` would read; raises the errors that it raises before it writes."""
     if (store.path / REMOTE).exists():
         warn("URLs are listed by a refresh alone: logs that are new or longer there do not count here")
     survey = _survey(store)
@@ -195,7 +196,8 @@ def prepare_refresh(store: Store) -> int:
 
 
 def _survey(store: Store) -> Survey:
-    """Compare the sources' files with the store's catalogue, also where a refresh reads altered nodes again that this needs."""
+    """Compare the sources' files with the store's catalogue, if necessary with altered metadata rows read from the
+    source."""
     layout = cluster.read_stored_layout(store.info)
     try:
         return survey_files(store, layout)
@@ -231,7 +233,7 @@ def refresh_store(
         store.write(_begin)
         store.update_info(sources=(*store.info.sources, *options.added))
     _warn_of_metadata(result, tree, warn)
-    # Metadata is read before the files and taken over behind them: it names no entry that is not indexed.
+    # Metadata is read before the files and written after them, so that it names no entry that is not indexed.
     _read_files(store, layout, options, result, advance, tree, warn)
     _note_given_meanwhile(store, layout, tree.next_ledger_id)
     for text in result.strangers:
@@ -271,7 +273,8 @@ def refresh_store(
 
 
 def _newest_node_ms(txn: Txn, options: RefreshOptions, tree: _NewTree) -> int:
-    """Return the newest modification among nodes that the source changed; if these are unknown, among all nodes of the source."""
+    """Return the newest modification (ms) of the nodes that the source changed; of all unchanged nodes as well if an
+    older version imported the store, or a refresh was stopped."""
     newest = imports.NewestNode(options.now_ms)
     if (
         find_as_of(txn) is None or txn.get("state", ledger_ids.UNFINISHED_REFRESH) is not None
@@ -285,7 +288,7 @@ def _newest_node_ms(txn: Txn, options: RefreshOptions, tree: _NewTree) -> int:
 
 
 def _restore_altered(store: Store, layout: Layout, warn: imports.Warn) -> None:
-    """Read nodes whose rows were altered from the source again; raises IndexCorrupt if the source no longer has them."""
+    """Replace metadata rows that were altered on the disk by the source's; raises IndexCorrupt if it lacks a node."""
     with store.read() as txn:
         rows = read_altered(txn, layout)
     if not rows:
@@ -294,7 +297,7 @@ def _restore_altered(store: Store, layout: Layout, warn: imports.Warn) -> None:
     def work(txn: Txn) -> None:
         for key, row in rows.items():
             txn.set("tree", key, row)
-        _begin(txn)  # who owns ledgers is as of what the rows say now
+        _begin(txn)  # the owners of ledgers must follow the new rows
 
     store.write(work)
     nodes = sum(row is not None for row in rows.values())
@@ -302,7 +305,7 @@ def _restore_altered(store: Store, layout: Layout, warn: imports.Warn) -> None:
 
 
 def _note_given_meanwhile(store: Store, layout: Layout, next_ledger_id: int | None) -> None:
-    """Note which ledger ids a running broker may have given since the tree was read."""
+    """Record the ledger ids that a running broker may have assigned after the tree was read."""
     next_id = imports.next_id_meanwhile(store, layout, next_ledger_id)
     with store.read() as txn:
         is_noted = bool(ledger_ids.find_given_meanwhile(txn))
@@ -317,7 +320,8 @@ def _warn_of_holder(layout: Layout, result: RefreshResult, warn: imports.Warn) -
 
 
 def _count_copies(store: Store, result: RefreshResult, warn: imports.Warn) -> None:
-    """Say when entries have too few copies after an entry log went: garbage collection takes none that is needed."""
+    """Count ledgers with too few copies if an entry log was dropped, and warn: garbage collection drops no needed
+    log."""
     if not any(path.endswith(".log") for path in result.forgotten_files):
         return
     with store.read() as txn:
@@ -337,7 +341,7 @@ def _put_strangers(store: Store, strangers: list[str]) -> None:
 
 
 def _read_otherwise(store: Store, options: RefreshOptions, result: RefreshResult) -> None:
-    """Make the index anew where metadata that was added says of ledgers other digests than their entries were read with."""
+    """Rebuild the index if added metadata gives ledgers other digest types than those their entries were read with."""
     if not any(UNFINISHED in source and "bookies" not in source for source in store.info.sources):
         return
     with store.read() as txn:
@@ -351,7 +355,8 @@ def _read_otherwise(store: Store, options: RefreshOptions, result: RefreshResult
 def remake_index(
     store: Store, *, verify: bool, writes: bool, advance: Callable[[int], None], engine: Engine | None
 ) -> RebuildResult:
-    """Rebuild the index from the files and the owners of ledgers from the metadata, or only compare them with what there is.
+    """Rebuild the index from the files, and the owners of ledgers from the metadata; without ``writes``, only compare
+    with the present rows.
 
     Raises SourceChanged, DiskFull.
     """
@@ -368,7 +373,7 @@ def _has_other_digests(txn: Txn) -> bool:
     ids, sizes = ledger_digests(txn)
     known = dict(zip(ids.tolist(), sizes.tolist(), strict=True))
     for damage in iter_damage(txn):
-        # Of these two kinds alone a scan that knows no metadata takes good entries to be damaged.
+        # Only of these two digest types does a scan without metadata take good entries for damaged.
         if damage.file_id != METADATA_FILE_ID and known.get(damage.ledger_id) in _UNPROVEN:
             return True
     for key, _ in txn.items("times"):
@@ -381,7 +386,7 @@ def _has_other_digests(txn: Txn) -> bool:
 
 
 def _settle_sources(store: Store, layout: Layout, warn: imports.Warn) -> None:
-    """Write that all of the sources is there, and say which bookies are not among them."""
+    """Mark all sources in ``store.json`` as complete, and warn of bookies that are not among them."""
     finished = ({key: value for key, value in source.items() if key != UNFINISHED} for source in store.info.sources)
     sources = tuple(imports.as_read(finished, layout))
     if sources != store.info.sources:
@@ -426,7 +431,7 @@ def _finish(store: Store, txn: Txn, options: RefreshOptions, result: RefreshResu
 
 
 def _take_tree(store: Store, txn: Txn, tree: _NewTree) -> None:
-    """Apply the source's changes; the owners of ledgers follow."""
+    """Write the source's metadata changes into the store, and update the owners of ledgers."""
     for key, row in tree.rows.items():
         txn.set("tree", key, row)
         txn.delete("base", key)
@@ -466,7 +471,8 @@ def _read_files(
 
 
 def _forget(store: Store, layout: Layout, options: RefreshOptions, result: RefreshResult, warn: imports.Warn) -> None:
-    """Drop missing files: those that nothing needs, and with ``forget`` all of them, which rebuilds the index."""
+    """Drop missing files from the catalogue: those without needed entries; with ``forget`` all, then rebuild the
+    index."""
     survey = survey_files(store, layout)
     useless = [log for log, held in survey.gone if not held]
     result.changed_files = [log.path for log in survey.changed]
@@ -494,7 +500,8 @@ def _forget(store: Store, layout: Layout, options: RefreshOptions, result: Refre
 def _find_lost(
     store: Store, survey: Survey, *, verify: bool = True, engine: Engine | None = None
 ) -> tuple[dict[str, int], dict[str, int]]:
-    """Return path → entries of the missing files: those that no other file has, and those that another file has.
+    """Return two maps from the path of a missing file to a number of its entries: those in no other file, those in
+    another file.
 
     The index has one place per entry, so the files that may hold the entries in question are scanned.
     """
@@ -515,7 +522,7 @@ def _find_lost(
 
 
 def _held_entries(store: Store, survey: Survey) -> _Held:
-    """Return the entries that the index has in files that are gone."""
+    """Return the entries whose place in the index is in a missing file."""
     paths = {log.file_id: log.path for log, count in survey.gone if count}
     held: dict[str, dict[bytes, Any]] = {path: {} for path in paths.values()}
     if not held:
@@ -530,7 +537,8 @@ def _held_entries(store: Store, survey: Survey) -> _Held:
 
 
 def _split_held(txn: Txn, held: _Held) -> tuple[dict[str, int], dict[str, int]]:
-    """Return path → the held entries that the index does not know, and those that it does; without paths that have none."""
+    """Return two maps from the path of a missing file to a number of its entries: those that the index in ``txn``
+    lacks, and those that it has. Files with no such entries are omitted."""
     lost, elsewhere = dict.fromkeys(held, 0), dict.fromkeys(held, 0)
     for path, blocks in held.items():
         for key, slots in blocks.items():
@@ -603,9 +611,12 @@ _Rows = Mapping[bytes, bytes | None]
 
 
 class _NewTree(Struct):
-    """The changes in the source's metadata. ``rows``: key → row, None: deleted; ``damage``: its nodes' damage, None:
-    unchanged as a whole; ``next_ledger_id``: None: unknown; ``unknown``: new problems of the tree as a whole.
-    ``conflicts``, ``stopped_export``: paths, as in ``RefreshResult``."""
+    """The changes in the source's metadata, and its facts.
+
+    ``rows``: key → row, None: deleted; ``damage``: damage of nodes, None: the tree's facts stay as they are;
+    ``next_ledger_id`` None: unknown; ``unknown``: new problems of the whole tree; ``conflicts``, ``stopped_export``:
+    paths of nodes.
+    """
 
     rows: dict[bytes, bytes | None] = field(default_factory=dict)
     damage: tuple[Damage, ...] | None = None
@@ -661,7 +672,8 @@ def read_tree(txn: Txn, layout: Layout) -> _NewTree:
 
 
 def read_altered(txn: Txn, layout: Layout) -> dict[bytes, bytes | None]:
-    """Return the source's version of altered rows of ``tree``: key → row, None: an altered key, which no node has.
+    """Return the source's version of rows of ``tree`` that were altered on the disk: key → row; None for a key that no
+    node has.
 
     Raises IndexCorrupt if one of them may be a node that the store changed, or one that the source does not have: its
     content is then unknown.
@@ -683,7 +695,7 @@ def read_altered(txn: Txn, layout: Layout) -> dict[bytes, bytes | None]:
         elif item[0] not in here and item[0] not in changed:
             rows[item[0]] = item[1]
     for key in altered:
-        # A key that no node of the source has may be that of a node which the store changed or made, altered.
+        # An altered key that no node of the source has may belong to a node that the store changed or created.
         if key in changed or (rows[key] is None and not changed <= here):
             raise _not_there(txn, key, "it may be a node that was changed in this store")
         if rows[key] is None and not is_whole:
@@ -741,7 +753,7 @@ def _compare_node(txn: Txn, item: Row, ours: _Rows, tree: _NewTree) -> bytes:
         return key
     written = ours.get(key)
     if written is not None:
-        # What an export of ours was to write has its value and version; a ZooKeeper gives a node its own times.
+        # A node that this store's export wrote has its value and version, but ZooKeeper's own times.
         there, wanted = decode_node(key, row), decode_node(key, written)
         if (there.stat.version, there.value) == (wanted.stat.version, wanted.value):
             tree.stopped_export.append(there.path)

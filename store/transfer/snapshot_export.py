@@ -1,9 +1,11 @@
-"""``store export zookeeper-snapshot``: the store's metadata as a ZooKeeper's ``version-2`` directory, on which a server starts.
+"""``store export zookeeper-snapshot``: the store's metadata as a ZooKeeper's ``version-2`` directory, on which a server
+starts.
 
-The tree as it is now, every node with its version and times, whatever it was imported from; parents that RocksDB does not keep are made.
-A cluster below a path of a ZooKeeper goes back there, and what else that ZooKeeper has comes with it as it is in the source now. Ephemeral
-nodes, sessions and ACLs are in no store. Sequential nodes go on above what may have been given out: ``/ledgers/idgen``
-(``LedgerIdGenerator``) above every ledger, ``/counters`` (``DistributedIdGenerator``, Pulsar 4.0.8) at the seconds of now.
+It has the store's present tree, every node with its version and times, whatever the tree was imported from; parents
+that RocksDB does not keep are added. A cluster below a path of a ZooKeeper goes back there, together with that
+ZooKeeper's other nodes as they are in the source now. A store has no ephemeral nodes, sessions and ACLs. Sequential
+nodes continue above every number that may have been assigned: ``/ledgers/idgen`` (``LedgerIdGenerator``) above every
+ledger, ``/counters`` (``DistributedIdGenerator``, Pulsar 4.0.8) at the present time in seconds.
 """
 
 import re
@@ -38,10 +40,12 @@ _SEQUENTIAL = re.compile(r".*?(\d{10})", re.DOTALL)
 
 
 class SnapshotExportReport(Answer, frozen=True):
-    """The snapshot that was written, or with ``dry_run`` would be: its ``file`` below ``target``, how many nodes it has.
+    """The snapshot that was written, or with ``dry_run`` would be: its ``file`` below ``target``, its number of
+    ``nodes``.
 
-    ``chroot``, ``ledgers_root``, ``shared_with``: where an ensemble had the cluster, and who else is there, None where it had the
-    whole tree. ``nodes_outside``: of the tree, but not the cluster's. ``changes``: the nodes that were changed here.
+    ``chroot``, ``ledgers_root``, ``shared_with``: the cluster's place in an ensemble, and who else uses its ledgers;
+    None if it has the whole tree. ``nodes_outside``: how many nodes are not the cluster's. ``changes``: nodes that the
+    store changed.
     """
 
     JSON_OPTIONAL = ("chroot", "ledgers_root", "shared_with")
@@ -146,7 +150,7 @@ def _read_outside(store: Store, *, force: bool) -> tuple[tuple[Node, ...], list[
     try:
         metadata = read_stored_layout(store.info).metadata
         assert metadata is not None
-        # An export of the whole tree has to bring what others keep in it, or they lose it.
+        # A snapshot replaces the whole tree, so it must include the nodes of others, or they lose them.
         rows = (row for row in metadata.whole_nodes(problems) if not isinstance(row, Damage | NextLedgerId))
         nodes = (row if isinstance(row, Node) else decode_node(*row) for row in rows)
         return tuple(node for node in nodes if metadata.roots.inner(node.path) is None), problems
@@ -170,7 +174,7 @@ def apply_snapshot_export(store: Store, plan: SnapshotPlan) -> SnapshotExportRep
         for path, _ in _iter_nodes(txn, plan.roots, plan.outside):
             if path:
                 children[path.rpartition("/")[0]] += 1
-        for node in plan.outside:  # sequential nodes of others go on behind those that are there
+        for node in plan.outside:  # sequential nodes of others continue after the existing ones
             parent, _, name = node.path.rpartition("/")
             if match := _SEQUENTIAL.fullmatch(name):
                 children[parent] = max(children[parent], int(match[1]) + 1)
@@ -192,7 +196,7 @@ def _snapshot_nodes(txn: Txn, children: Counter[str], plan: SnapshotPlan) -> Ite
 
 
 def _iter_nodes(txn: Txn, roots: Roots, outside: Sequence[Node]) -> Iterator[tuple[str, Node | None]]:
-    """Yield every whole path after its parent, with its node; None: it does not exist, but ZooKeeper needs one."""
+    """Yield every path in ZooKeeper, after its parent, with its node; None for a parent that the store lacks."""
     above = {*iter_upwards(roots.chroot), *iter_upwards(roots.ledgers if roots.is_apart else "")} - {roots.ledgers}
     around: dict[str, Node | None] = dict.fromkeys((*_ROOTS, *above) if roots.chroot else ("", *above))
     around |= {node.path: node for node in outside}
@@ -205,16 +209,16 @@ def _iter_nodes(txn: Txn, roots: Roots, outside: Sequence[Node]) -> Iterator[tup
 
 
 class _Tree:
-    """The nodes of a store in an order in which parents are first, and which parents were made."""
+    """Yields a store's nodes with every parent before its children, adding parents that the store lacks."""
 
     def __init__(self, txn: Txn, given: Iterable[str]) -> None:
-        """``given``: paths that were yielded already."""
+        """``given``: paths that were already yielded."""
         self._txn = txn
-        self._made = {*given}  # that are not in the tree, or were given before their turn
-        self._parent = ""  # of the node before: many have the same
+        self._made = {*given}  # paths added for lack in the tree, or yielded before their turn
+        self._parent = ""  # of the previous node: many siblings follow each other
 
     def nodes(self) -> Iterator[Node]:
-        """Yield the nodes of the tree in path order; keys of long paths have none, and come last."""
+        """Yield the nodes in path order, then those with long paths, whose keys do not contain the whole path."""
         long = []
         for key, row in self._txn.items("tree"):
             node = decode_node(key, row)
