@@ -1,1 +1,1 @@
-"""What the rules find, told: everything that is wrong with a store, ranked; what changed since; why a subscription or bytes stay."""
+"""Reports of what the rules find: all faults, ranked; changes since an earlier report; why a subscription or bytes stay."""

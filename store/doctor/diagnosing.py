@@ -41,7 +41,7 @@ _MORE, _ALIKE = "more", "alike"
 
 
 class DoctorOptions(Struct, frozen=True):
-    """What to look for. ``deep``: also read every byte; ``each``: how many findings of a code are kept; ``codes``: these only.
+    """What to diagnose. ``deep``: also read every byte; ``each``: how many findings per code are kept; ``codes``: only these.
 
     Raises InvalidValue.
     """
@@ -71,7 +71,7 @@ def diagnose(
     """Yield the findings about a store and what Pulsar left in it, the worst first: by severity, then by messages and bytes at stake.
 
     ``now_ms`` is the time that ages and due messages are counted at. For many topics ``processes`` may be used, 0: one a core.
-    ``counting``: done on the way, where others are used.
+    ``counting``: topics are counted on the way if other processes are used.
     """
     options = options or DoctorOptions()
     ranking = Ranking(options.each)
@@ -87,8 +87,8 @@ def diagnose(
 
 
 class Look(NamedTuple):
-    """With what everything is looked at: a reader, which keeps the facts that are read; ``advance`` is given the bytes that a deep look
-    has read, on ``engine`` or in this process, and by any other look the topics."""
+    """What a diagnosis reads with. ``reader`` caches facts; ``engine`` reads the files of a deep check (None: this process does);
+    ``advance`` gets the bytes that a deep check has read, or the topics that another check has judged."""
 
     reader: EntryReader
     engine: Engine | None = None
@@ -108,15 +108,15 @@ def _open_facts(store: Store, look: Look | None, deep: bool) -> Iterator[DeepFac
 
 
 def extent_of_look(txn: Txn, *, deep: bool) -> tuple[int, str]:
-    """Return how many bytes, or topics where it is not deep, a look advances by in all."""
+    """Return the total that ``Look.advance`` gets, and its unit: bytes if ``deep``, else topics."""
     with txn.passing_altered():  # the look tells of them
         return (catalogued_bytes(txn), "bytes") if deep else (count_topics(txn), "topics")
 
 
 class Ranking:
-    """The ``each`` findings of a severity and code with most at stake. The rest is summed up in one more.
+    """Keeps, per severity and code, the ``each`` findings with most at stake, and sums up the rest in one more.
 
-    More than ``each`` that come one after the other and differ in the ledger alone, of a topic or of none, count as one.
+    More than ``each`` successive findings that differ only in the ledger, of one topic or of none, count as one.
     """
 
     def __init__(self, each: int) -> None:
@@ -155,8 +155,8 @@ class Ranking:
             left[index] += more
 
     def ranked(self) -> Iterator[Finding]:
-        """Yield what is kept: by severity, what others come of first, then by messages and bytes at stake; after the last of a code what
-        was left out of it."""
+        """Yield the kept findings by severity, causes of others first, then by messages and bytes at stake; after the last finding of a
+        code comes the sum of those left out."""
         while self._runs:
             self._end(self._runs.popitem()[1])
         for severity in Severity:
@@ -168,7 +168,7 @@ class Ranking:
 
 
 class _Run:
-    """Findings of a code that differ in the ledger alone: the first of them, their number, and the bytes and messages at stake."""
+    """Successive findings of a code that differ only in the ledger: the first ones, their number, bytes and messages at stake."""
 
     def __init__(self, place: str) -> None:
         self.place = place
@@ -186,7 +186,7 @@ class _Run:
         self._messages += finding.at_stake_messages
 
     def told(self, each: int) -> Iterable[Finding]:
-        """Return them one by one, or as one where there are more than ``each``."""
+        """Return the findings of the run one by one, or as one if they are more than ``each``."""
         if self._count <= each:
             return self._first
         first = self._first[0]
@@ -224,17 +224,17 @@ def _rest(severity: Severity, code: str, count: int, size_bytes: int, messages: 
 
 
 def rest_of(one: Finding, count: int) -> Finding:
-    """Return one finding for ``count`` with the severity and code of ``one``, of which neither place nor stake is known."""
+    """Return a finding that sums up ``count`` findings with the severity and code of ``one``, without place and stake."""
     return _rest(one.severity, one.code, count, 0, 0)
 
 
 def is_rest(finding: Finding) -> bool:
-    """Whether a finding sums up those that were left out."""
+    """Whether a finding sums up the findings of its code that a ranking left out."""
     return set(finding.evidence) == {_MORE}
 
 
 def count_of(finding: Finding) -> int:
-    """Return how many findings one stands for."""
+    """Return how many findings ``finding`` stands for."""
     count = finding.evidence.get(_MORE if is_rest(finding) else _ALIKE, 1)
     return count if isinstance(count, int) else 1
 
@@ -243,7 +243,7 @@ def count_of(finding: Finding) -> int:
 
 
 def check_store(store: Store, *, deep: bool = False, look: Look | None = None) -> Iterator[Finding]:
-    """Yield every finding about a store, the worst first, those of a deep check as they are found; many of one kind as one.
+    """Yield every finding about a store, the worst first; then those of a deep check as they come. Many of one kind are one finding.
 
     ``deep`` reads every catalogued byte: all digests, index and metadata against the data. A bad row or record is a finding, never an
     error.
@@ -257,9 +257,9 @@ def check_store(store: Store, *, deep: bool = False, look: Look | None = None) -
 
 
 def sum_up(findings: Iterable[Finding]) -> Iterator[Finding]:
-    """Yield ``findings`` in their order; those that differ in the ledger alone, of a topic or of none, as one where there are many.
+    """Yield ``findings`` by kind; many that differ only in the ledger, of one topic or of none, as one.
 
-    It has what the first of them says, and how many there are (``ledgers`` in its context).
+    That one has the text of the first, and their number as ``ledgers`` in its evidence.
     """
     groups: dict[tuple[object, ...], list[Finding]] = {}
     for finding in findings:

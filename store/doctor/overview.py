@@ -28,10 +28,10 @@ def read_checked(
     advance: Callable[[int], None],
     processes: int,
 ) -> _Answer:
-    """Return what ``read``, ``read_overview`` or ``read_metrics``, makes of a store at ``now``, for which ``tallies`` count all topics.
+    """Return the answer of ``read`` (``read_overview`` or ``read_metrics``) about a store at ``now``; ``tallies`` count all topics for it.
 
-    ``check``: whether to check the store; None: where it has few nodes. ``advance`` gets what was looked at. ``processes`` may be used,
-    this one among them; 0: one a core. Raises IndexCorrupt.
+    ``check``: whether to check the store; None: only if it has few nodes. ``advance`` gets the topics and ledgers read. ``processes``:
+    how many to use, with this one; 0: one per core. Raises IndexCorrupt.
     """
     counting = Counting(tallies, now.time_ms)
     with open_reader(store) as reader:

@@ -1,7 +1,7 @@
-"""What changed between two looks of the doctor: which findings are new, worse, gone, or only not seen any more.
+"""Compares two diagnoses: which findings are new, worse, gone, or no longer visible.
 
-A finding is the same when its code and its place are. Places are compared without what differs between two looks at one thing: how
-many ledgers are summed up, which of them are named, and the directory of a file.
+Two findings are the same if their codes and places are. Places are compared without what may differ between two diagnoses of one
+thing: how many ledgers are summed up, which of them are named, and the directory of a file.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _LEDGER_IDS = re.compile(r"ledgers? \d[\d, ]*(…)?")
 
 
 class ChangeSince(StrEnum):
-    """What became of a finding. ``NOT_SEEN``: it is not told any more, and what would tell it was not looked at or cannot be read."""
+    """What became of a finding. ``NOT_SEEN``: the later diagnosis lacks it, but did not or could not read what would show it."""
 
     NEW = "new"
     WORSE = "worse"
@@ -46,7 +46,7 @@ class ChangeSince(StrEnum):
 
 
 class FindingBefore(Answer, frozen=True):
-    """What an earlier look said of the same finding: its severity, of how many findings, and what was at stake."""
+    """An earlier state of a finding: its severity, how many findings it summed up, and what was at stake."""
 
     severity: Severity
     findings: int
@@ -55,7 +55,7 @@ class FindingBefore(Answer, frozen=True):
 
 
 class FindingChange(Finding, frozen=True):
-    """A finding that is new, worse, not seen or gone. ``before``: as it was; None for one that is new.
+    """A finding that is new, worse, not seen or gone. ``before``: its earlier state, None for a new one.
 
     A finding that is gone or not seen keeps its other earlier values, but ``mend`` is empty: the command was for that state.
     """
@@ -64,15 +64,15 @@ class FindingChange(Finding, frozen=True):
     before: FindingBefore | None
 
     def paragraph(self) -> list[str]:
-        """Return the lines of its paragraph: the change is the first word."""
+        """Return the lines of the finding's paragraph; the change is the first word."""
         first, *lines = super().paragraph()
         return [f"{self.change} {first}", *lines]
 
 
 class FindingComparison(Answer, frozen=True):
-    """What changed, each change in the order of ``Change`` and the worst first, and how many findings did not get worse.
+    """The changes, in the order of ``ChangeSince`` and the worst first, and how many findings are unchanged or better.
 
-    ``found``: all that the later look tells.
+    ``found``: all findings of the later diagnosis.
     """
 
     changes: tuple[FindingChange, ...]
@@ -97,11 +97,11 @@ def compare(
     is_empty: bool = False,
     severities: Collection[str] = (),
 ) -> FindingComparison:
-    """Compare the findings of an earlier look with those of a later one, which was ``deep`` or not; ``is_empty``: the later one was of a
-    store into which nothing was imported.
+    """Compare the findings of an earlier diagnosis with ``found``, those of a later one.
 
-    Of each change ``each`` findings of a code are named, the rest is summed up; ``severities``: these only. Of a code of which a look
-    summed up the rest no finding is named that the other look does not name: only their number can be compared.
+    ``deep``: the later one read every byte; ``is_empty``: nothing was imported into its store. Per change and code, ``each`` findings are
+    named and the rest is summed up; ``severities``: only these. If a diagnosis sums up a rest of some code, findings of that code that
+    only the other one names are not named here, because only their numbers can be compared.
     """
     earlier, later = tuple(before), tuple(found)
     summed = {_place(one) for one in (*earlier, *later) if _ledgers_of(one)}
@@ -125,7 +125,7 @@ def compare(
 
 
 class _Group(Struct):
-    """The findings of one code and place, nearly always one; ``worst`` is the first that was told."""
+    """The findings of one code and place, nearly always a single one; ``worst``: the first of them."""
 
     worst: Finding
     count: int = 0
@@ -153,7 +153,7 @@ class _Group(Struct):
 
 
 class _Look:
-    """What one look tells: groups by code and place, and by code the rest that it sums up."""
+    """The findings of one diagnosis: groups by code and place, and by code the rest that it sums up."""
 
     def __init__(self, found: Sequence[Finding], summed: Container[_Place]) -> None:
         self.groups: dict[_Place, _Group] = {}
@@ -167,7 +167,7 @@ class _Look:
 
 
 class _Sight:
-    """What a look could not see, by what it tells."""
+    """What a diagnosis could not see, judged by its own findings."""
 
     def __init__(self, found: Sequence[Finding], *, deep: bool, is_empty: bool) -> None:
         self._deep = deep and not any(one.code in UNREAD for one in found)
@@ -178,7 +178,7 @@ class _Sight:
         }
 
     def missed(self, gone: Finding) -> bool:
-        """Whether a finding that is not told any more may still hold."""
+        """Whether ``gone``, a finding that the diagnosis lacks, may still hold."""
         if (
             self._is_blind or (gone.code in DEEP and not self._deep) or gone.code not in RULES_BY_CODE
         ):  # another version's
@@ -187,7 +187,7 @@ class _Sight:
 
 
 def _changes(old: _Look, new: _Look, sight: _Sight) -> Iterator[tuple[ChangeSince | None, _Group, _Group | None]]:
-    """Yield what became of each group, and how it was before."""
+    """Yield (change or None, group, earlier state) of each group of findings."""
     more: dict[str, int] = {}
     examples: dict[str, Finding] = {}
 
@@ -253,7 +253,7 @@ def _place(one: Finding) -> _Place:
 
 
 def _ledgers_of(one: Finding) -> int:
-    """Return how many ledgers a finding sums up; 0 where it tells of one place."""
+    """Return how many ledgers a finding sums up; 0 if it is about one place."""
     count = one.evidence.get("alike", one.evidence.get("ledgers"))
     return count if isinstance(count, int) and f"{count:,} ledgers" in one.where else 0
 
@@ -277,8 +277,10 @@ def check_earlier(path: Path, own: Path) -> None:
 def compare_with(
     path: Path, look: Look, options: DoctorOptions, now_ms: int, processes: int, warn: Callable[[Iterable[str]], None]
 ) -> FindingComparison:
-    """Compare the findings of another store, at its own time or if that is unknown at ``now_ms``, or of a saved file, with those of a
-    look; ``processes`` is that of ``diagnose``. Another cluster's store is warned of. Raises InvalidValue, IndexCorrupt."""
+    """Compare the findings in the store or saved file at ``path`` with those of a diagnosis.
+
+    A store is diagnosed at its own time, or at ``now_ms`` if that is unknown, with ``processes`` as in ``diagnose``. ``warn`` gets a
+    warning if it is another cluster's. Raises InvalidValue, IndexCorrupt."""
     listed = replace(options, each=max(options.each, LISTED), severities=())
     if path.is_dir():
         before, cluster = _findings_of(path, now_ms, listed, look)
@@ -315,7 +317,7 @@ def _findings_of(path: Path, now_ms: int, options: DoctorOptions, look: Look) ->
 
 
 def read_saved(path: Path) -> tuple[Finding, ...]:
-    """Return the findings that were saved in a file; raises InvalidValue for one that has something else."""
+    """Return the findings that were saved in a file; raises InvalidValue if it contains anything else."""
     try:
         text = path.read_text("utf-8")
     except OSError as error:

@@ -32,7 +32,7 @@ from pulsar_admin.store.wording import Answer, counted, listed, plural
 
 
 class Reason(Answer, frozen=True):
-    """Why. ``evidence``: the figures that the sentence is made of; ``command``: what to type next, empty where nothing is to be done.
+    """One reason. ``evidence``: the figures in ``sentence``; ``command``: what to type next, empty if nothing is to be done.
 
     ``code``: of a row of ``store.rules.subscriptions``, or of ``store.rules.holders``.
     """
@@ -46,7 +46,7 @@ class Reason(Answer, frozen=True):
 
 
 class Why(Answer, frozen=True):
-    """The answer: reasons, the first one first. ``held``: whether something in the store holds the subscription where it stands."""
+    """The reasons, the most important one first. ``held``: whether something in the store keeps the subscription at its position."""
 
     topic: TopicName
     subscription: str
@@ -55,7 +55,7 @@ class Why(Answer, frozen=True):
 
 
 def why_subscription(reader: EntryReader, topic: Topic, cursor: Cursor, now_ms: int) -> Why:
-    """Return why ``cursor`` of ``topic`` stands where it does; reads the headers of its backlog.
+    """Return why ``cursor`` of ``topic`` does not move from its position; reads the headers of its backlog.
 
     Raises SourceChanged, EntryLogCorrupt, MetadataCorrupt.
     """
@@ -97,8 +97,8 @@ _SHOWN = 3
 
 
 class HeldBytes(Answer, frozen=True):
-    """Bytes that stay for one reason: all copies of records, with their headers. ``topic`` and ``subscription``: whose, "" for nobody's;
-    ``path``: of the file, where it is the file that holds them. ``reason`` says why, with evidence and the next command."""
+    """Bytes that stay for one reason: all copies of records, with their headers. ``topic``, ``subscription``: their owner, "" for none;
+    ``path``: of the file, if the file itself holds them. ``reason`` says why, with evidence and the next command."""
 
     SHOWN = ("topic", "subscription", "ledgers", "bytes", "percent")
 
@@ -130,7 +130,7 @@ class WhyBytes(Answer, frozen=True):
 
 
 class _Key(Struct, frozen=True, order=True):
-    """What bytes are added up by; also the order of holders of equally many bytes."""
+    """The key by which bytes are summed up; holders of equally many bytes are sorted by it."""
 
     code: str
     topic: str = ""
@@ -146,7 +146,7 @@ class _Sum(Struct):
 def why_bytes(
     reader: EntryReader, now_ms: int, only: Collection[TopicName] | None = None, top: int | None = None
 ) -> WhyBytes:
-    """Return why every byte of a store's files stays, or those of the topics ``only``, with the dead bytes that only they keep there.
+    """Return why the bytes of a store's files stay. ``only``: just those of these topics, and the dead bytes that they alone keep.
 
     ``top``: how many of the largest holders are named. Raises IndexCorrupt.
     """
@@ -192,7 +192,7 @@ def _percent(part: int, total: int) -> float:
 
 
 class _Teller:
-    """What can be said of the ledgers of one topic."""
+    """Finds out why the ledgers of one topic stay, and words it."""
 
     def __init__(self, reader: EntryReader, topic: Topic, now_ms: int) -> None:
         self._facts = TopicFacts(reader, topic, now_ms)
@@ -219,7 +219,7 @@ class _Teller:
             yield ledger.ledger_id, keys[code]
 
     def tell(self, code: str, ledger_ids: set[int]) -> Reason:
-        """Return why the ledgers with these ids stay, for which ``iter_keys`` gives ``code``."""
+        """Return the reason for the ledgers ``ledger_ids``, which ``iter_keys`` yields with ``code``."""
         name = self._topic.name
         ledgers = [ledger for ledger in self._topic.ledgers if ledger.ledger_id in ledger_ids]
         evidence: dict[str, Any] = {"topic": str(name), "firstLedger": min(ledger_ids), "lastLedger": max(ledger_ids)}
@@ -293,7 +293,7 @@ class _Teller:
 
 
 class _Log(Struct, frozen=True):
-    """The live ledgers of an entry log: owners by topic, or none, and how many ledgers."""
+    """The live ledgers of an entry log. ``owners``: the topics that own some of them, "" for none; ``live``: the ledgers' ids."""
 
     owners: tuple[str, ...]
     live: tuple[int, ...]
@@ -331,7 +331,7 @@ def _add_file(
 
 
 def _key_of(txn: Txn, ledger_id: int, unlisted: UnlistedLedgers) -> _Key | None:
-    """Return what holds a ledger that no topic lists, None for one that bookies free."""
+    """Return the reason that keeps a ledger that no topic lists; None for a ledger that bookies free."""
     if unlisted.is_freed(ledger_id):
         return None
     owners = unlisted.owners(ledger_id)

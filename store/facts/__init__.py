@@ -18,8 +18,8 @@ _Value = TypeVar("_Value")
 
 
 class Fact(Generic[_Value]):
-    """A property that is read when it is first asked for, and kept: ``functools.cached_property`` without its lock, which costs more than
-    most facts, of which a topic has forty. Facts are asked for by one thread."""
+    """A property that is computed on first use and cached: ``functools.cached_property`` without its lock, which costs more than most of
+    the forty facts of a topic. Only one thread reads facts."""
 
     def __init__(self, read: Callable[[Any], _Value]) -> None:  # Any: whatever class has it
         self._read = read

@@ -54,8 +54,8 @@ _PARTIAL = 100
 
 
 class CutMessage(Struct, frozen=True):
-    """A message of ``total`` chunks of which some are acknowledged, ``acknowledged`` (counted from 0), and others are in a backlog: first
-    the one at ``position``, ``chunk`` (counted from 0).
+    """A message of ``total`` chunks, of which some are acknowledged (``acknowledged``, numbers from 0) and others are in a backlog, the
+    first of them at ``position``, with the number ``chunk``.
 
     ``first``: the position of its first chunk, None if that ``is_gone`` or was not found. ``whole_from``: the last place from which on
     this message and those interleaved with it are complete, with no backlog before it. ``left``: entries at the backlog's beginning that
@@ -93,7 +93,7 @@ def find_cut(
 
 
 def _chunks_of(reader: EntryReader, topic: Topic) -> _Chunks:
-    """Return the chunks of a topic, cached until another topic's are wanted: many subscriptions begin at the same entries."""
+    """Return the chunks of a topic; those of the last topic are cached, as many subscriptions begin at the same entries."""
     kept: _Chunks | None = reader.txn.memo.get(_chunks_of)
     if kept is None or kept.topic is not topic:
         kept = reader.txn.memo[_chunks_of] = _Chunks(reader, topic)
@@ -145,8 +145,9 @@ class _Chunks:
         return self._read[rank]
 
     def around(self, rank: int) -> Mapping[str, Mapping[int, int]]:
-        """Return the ranks of chunks by message and number: from ``rank`` on, and those of the same messages before it. A message that is
-        complete before it has none: consumers drop what a producer sends again."""
+        """Return uuid of message → chunk number → rank, for the chunks from ``rank`` on and earlier ones of the same messages.
+
+        A message that is complete before ``rank`` is left out: its later chunks were sent again, and consumers drop them."""
         chunks: dict[str, dict[int, int]] = {}
         for place in range(rank, min(self.topic.number_of_entries, rank + _LOOK)):
             chunk = self.at(place)
@@ -232,7 +233,7 @@ def _ranks(pending: cursors.Intervals) -> Iterator[int]:
 
 
 def read_header(reader: EntryReader, topic: Topic, rank: int) -> EntryHeader | None:
-    """Return the header of an entry; None of one that is lost or damaged, which is told of the topic, or is no message."""
+    """Return the header of an entry; None if it is lost or damaged (the topic has a finding for that) or is not a message."""
     position = topic.at_rank(rank)
     try:
         return decode_message_entry(reader.read(position.ledger_id, position.entry_id).payload, f"entry {position}")
@@ -268,7 +269,7 @@ class Contents(Struct, frozen=True):
 
 
 def may_be_markers(reader: EntryReader, topic: Topic, pending: cursors.Intervals) -> bool:
-    """Whether an entry of a few of the backlog ``pending`` is a marker, the first and the last one among them; reads these alone."""
+    """Whether one of a few entries of the backlog ``pending`` is a marker; reads at most five, the first and the last among them."""
     ranks = set[int]()
     for quarter in range(5):
         start, end = pending[(len(pending) - 1) * quarter // 4]
@@ -277,9 +278,7 @@ def may_be_markers(reader: EntryReader, topic: Topic, pending: cursors.Intervals
 
 
 def read_contents(reader: EntryReader, topic: Topic, intervals: cursors.Intervals, now_ms: int) -> Contents:
-    """Count markers, chunks and messages due at ``now_ms`` among the entries of ``topic`` at the ranks ``intervals``.
-
-    Reads the headers of all of them.
+    """Count markers, chunks and messages due at ``now_ms`` among the entries of ``topic`` at the ranks ``intervals``; reads all headers.
 
     Upstream ``Markers.isServerOnlyMarker`` (4.0.8): a dispatcher acknowledges them for the consumer. Raises SourceChanged,
     EntryLogCorrupt.
@@ -407,7 +406,7 @@ def read_each_contents(
 def _first_places(
     whole: Mapping[int, tuple[Topic, list[cursors.Intervals]]], wanted: Sequence[tuple[Topic, cursors.Intervals]]
 ) -> list[int]:
-    """Return at which place the first entry of each of ``wanted`` is, where those of ``whole`` topics are read one after the other."""
+    """Return, for each of ``wanted``, the index of its first entry among all entries of ``whole``, which are read topic by topic."""
     places: dict[tuple[int, int], int] = {}
     before = 0
     for key, (_, some) in whole.items():

@@ -1,4 +1,4 @@
-"""Facts of the cluster's bookies: what clients do not get of them although files have it, and what bookies that are gone took along."""
+"""Facts of the cluster's bookies: entries that their files have and clients cannot read, and entries lost with bookies that are gone."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ _NEEDED_FOR = {
 
 
 class LostLog(Struct, frozen=True):
-    """An entry log of ``bookie`` that does not exist or is empty, and the entries that the index places there and no start replays.
+    """An entry log of ``bookie`` that does not exist or is empty, and the entries that the bookie's index places in it and that no journal
+    replays when the bookie starts.
 
-    ``ledgers``: those of the entries; ``elsewhere``: entries that another bookie serves; ``outside``: entries that only a file has;
-    ``nowhere``: all others;
-    ``is_database``: whether the index is DbLedgerStorage's.
+    ``ledgers``: those of the entries; ``elsewhere``: how many entries another bookie serves; ``outside``: how many others are in files
+    that no bookie serves; ``nowhere``: how many no file has; ``is_database``: whether the index is DbLedgerStorage's.
     """
 
     bookie: str
@@ -86,7 +86,7 @@ class Unreadable(Struct, frozen=True):
 
 
 class BookieFacts:
-    """What one snapshot says of the bookies. Each fact is read when it is first asked for."""
+    """The facts of the bookies in one snapshot. Each is read on first use."""
 
     def __init__(self, reader: EntryReader) -> None:
         self._info = reader.txn.store.info
@@ -95,7 +95,7 @@ class BookieFacts:
 
     @fact
     def here(self) -> dict[str, Bookie]:
-        """The bookies that were imported, by id; those without one are left out."""
+        """The imported bookies by id; a bookie without an id is left out."""
         return {bookie.bookie_id: bookie for bookie in iter_imported_bookies(self._info) if bookie.bookie_id}
 
     def disks(self, bookie_id: str) -> str:
@@ -104,7 +104,7 @@ class BookieFacts:
 
     @fact
     def unreadable(self) -> tuple[Unreadable, ...]:
-        """The ledgers of which clients do not get all, though files have it or since bookies are gone."""
+        """The referenced ledgers that clients cannot read completely, although files have the entries or because bookies are gone."""
         txn, gone = self._reader.txn, find_gone_bookies(self._reader.txn)
         unreadable = []
         for missing in iter_unreadable(txn):
@@ -117,7 +117,7 @@ class BookieFacts:
         return tuple(unreadable)
 
     def off_index(self, bookie_id: str, ledgers: Sequence[Unreadable]) -> int:
-        """How many entries of ``ledgers`` that clients do not get entry logs of a bookie have: its index does not lead to them."""
+        """How many entries of ``ledgers`` are in entry logs of a bookie without clients getting them: its index does not lead there."""
         txn, count = self._reader.txn, 0
         logs = {log.file_id for log in iter_logs(txn) if log.bookie == bookie_id and log.kind == FileKind.ENTRY_LOG}
         for one in ledgers:
@@ -132,7 +132,7 @@ class BookieFacts:
 
     @fact
     def thinned(self) -> tuple[Thinned, ...]:
-        """The ledgers that bookies which are gone left with fewer copies, and nothing worse."""
+        """The ledgers that clients can read completely, but that have fewer copies because bookies are gone."""
         return tuple(iter_thinned(self._reader.txn))
 
     def _needed(self, ledger_id: int, owners: Sequence[Owner]) -> str:
@@ -161,7 +161,7 @@ class BookieFacts:
 
     @fact
     def lost_logs(self) -> tuple[LostLog, ...]:
-        """The entry logs that indexes of bookies lead to and that are not there, as far as the disks are at hand."""
+        """The missing or empty entry logs that bookies' indexes lead to; bookies whose disks are not at hand are left out."""
         lacking: dict[str, list[int]] = {}
         for ledger_id in sorted(read_shortfalls(self._reader.txn).ledgers):
             with suppress(StoreError):

@@ -74,7 +74,7 @@ def _of_reader(read: Callable[[EntryReader], _Value]) -> Fact[_Value]:
 
 
 class ClusterFacts:
-    """What one snapshot says of the cluster. Each fact is read when it is first asked for."""
+    """The facts of the cluster in one snapshot. Each is read on first use."""
 
     def __init__(self, reader: EntryReader) -> None:
         self.store = reader.txn.store
@@ -117,8 +117,10 @@ class ClusterFacts:
     def iter_topics(
         self, now_ms: int, budget: ReadBudget | None = None, passes: Callable[[TopicName], bool] = lambda name: False
     ) -> Iterator[TopicFacts | UnreadableTopic]:
-        """Yield the facts of each topic at ``now_ms``, then those of what a newer Pulsar keeps beside topics; values of a newer version and
-        topics that vanished are left out, their own facts tell of them, and so are topics that ``passes`` says to pass by.
+        """Yield the facts of each topic at ``now_ms``, then those of managed ledgers that a newer Pulsar keeps beside topics.
+
+        Topics for which ``passes`` is true are left out, and so are vanished topics and values of a newer version, which have facts of
+        their own.
         """
         topics, stopped = self._read_topics(now_ms, budget, passes), list[IndexCorrupt]()
         some = deque[TopicFacts | UnreadableTopic]()
@@ -166,8 +168,8 @@ class ClusterFacts:
 
     @fact
     def start_facts(self) -> tuple[StartFact, ...]:
-        """What keeps the imported bookies and ZooKeeper servers from starting, or makes them start with less than they had, as far as a
-        look at their files tells."""
+        """Faults that keep the imported bookies and ZooKeeper servers from starting, or let them start with less data, as far as this
+        shows without reading databases, journals and snapshots."""
         return tuple(self._iter_start_facts(thorough=False))
 
     def _iter_start_facts(self, *, thorough: bool, read: Collection[Path] = ()) -> Iterator[StartFact]:
@@ -196,7 +198,7 @@ class ClusterFacts:
 
     @fact
     def not_indexed(self) -> dict[str, list[int]]:
-        """Of the unlisted ledgers those that only entry logs have, and no bookie's index, by the bookies with such a log."""
+        """Bookie id → the unlisted ledgers that are in its entry logs, but in no bookie's index."""
         from pulsar_admin.store.facts.indexes import find_collected
 
         txn, ledgers = self.reader.txn, dict[str, list[int]]()
@@ -223,13 +225,13 @@ class ClusterFacts:
 
     @fact
     def bare_ledgers(self) -> int:
-        """How many ledgers the metadata lists where it has nothing that brokers keep of them; 0 where it has."""
+        """How many ledgers the metadata lists if it has no managed ledger at all; 0 if it has any."""
         txn = self.reader.txn
         return sum(1 for _ in iter_ledger_ids(txn)) if trees.lacks_managed_ledgers(txn) else 0
 
     @fact
     def has_metadata(self) -> bool:
-        """Whether a metadata store was imported. One whose addition was stopped is not: its nodes come last, and all together."""
+        """Whether a metadata store was imported. If an import was interrupted, it was not: nodes are written last, all in one step."""
         return any(
             source["kind"] != "bookie" and not (self.is_refresh_unfinished and UNFINISHED in source)
             for source in self.store.info.sources

@@ -37,8 +37,7 @@ if TYPE_CHECKING:
 
 
 class Misled(Struct, frozen=True):
-    """Entries that the index of ``bookie`` leads to bytes of others: how many, of which ledgers, and how many clients get
-    elsewhere."""
+    """Entries for which the index of ``bookie`` leads to the bytes of others. ``elsewhere``: how many of them other bookies serve."""
 
     bookie: str
     ledgers: tuple[int, ...]
@@ -47,7 +46,7 @@ class Misled(Struct, frozen=True):
 
 
 class DeepFacts(ClusterFacts):
-    """``ClusterFacts`` of a deep look: ``engine`` reads the files, or this process; ``advance`` gets the bytes read."""
+    """``ClusterFacts`` for a deep check. ``engine`` reads the files (None: this process does); ``advance`` gets the bytes read."""
 
     def __init__(self, reader: EntryReader, advance: Callable[[int], None], engine: Engine | None) -> None:
         super().__init__(reader)
@@ -56,7 +55,7 @@ class DeepFacts(ClusterFacts):
         self._read = set[Path]()  # databases of which every block was read
 
     def meet(self) -> None:
-        """See that what runs slices can read the files, before work that takes long and would be lost if not."""
+        """Check that the engine's workers can read the files, before long work that would otherwise be lost."""
         from pulsar_admin.store.engine.slices import Cut, plan_slices
 
         if self.engine is not None:
@@ -65,7 +64,7 @@ class DeepFacts(ClusterFacts):
             self.engine.meet(plan_slices(logs, Cut(slices=1)))
 
     def iter_misled(self) -> Iterator[Misled]:
-        """Yield the bookies whose index leads to wrong records, without those whose disks are missing or that are known for it.
+        """Yield the bookies whose index leads to wrong records, except those whose disks are missing and those already known to be misled.
 
         A row that leads to a missing log counts if the entry is assumed to be served, because an older log has it.
         """
@@ -93,8 +92,9 @@ class DeepFacts(ClusterFacts):
                 yield Misled(bookie.bookie_id, tuple(ledgers), entries, elsewhere)
 
     def _are_indexed(self, logs: Logs, rows: Array) -> Array:
-        """Return which rows of a bookie's index lead where this store's index found the entry, which a deep check proves: logs that
-        ledgers share need not be read once for each."""
+        """Return a mask of the rows of a bookie's index that agree with this store's index.
+
+        A deep check proves that index anyway, so the logs of these rows need not be read once for each ledger in them."""
         import numpy as np
 
         from pulsar_admin.store.scan.integer_rows import runs_of
@@ -109,7 +109,7 @@ class DeepFacts(ClusterFacts):
     def iter_false_maps(self) -> Iterator[tuple[LogFile, FalseMap]]:
         """Yield the entry logs whose ledgers map names other ledgers or bytes than their records have.
 
-        The index tells which maps to doubt; the records of these logs are read, and decide.
+        Only logs whose map contradicts the index are read; their records decide.
         """
         from pulsar_admin.store.scan.ledgers_map import compare_map, read_trusted_map, scan_ledger_sizes
 
@@ -132,19 +132,19 @@ class DeepFacts(ClusterFacts):
 
     @fact
     def gone(self) -> frozenset[int]:
-        """The catalogued files that are gone, or are not what was imported."""
+        """Ids of the catalogued files that are gone, or no longer have the imported content."""
         states = {log.file_id: file_state(log, self.store.path, asks=True) for log in iter_logs(self.reader.txn)}
         return frozenset(file_id for file_id, state in states.items() if not state.holds_the_imported)
 
     @fact
     def live(self) -> frozenset[int]:
-        """Those that were written to since they were imported."""
+        """Ids of the catalogued files that were written to since they were imported."""
         there = (log for log in iter_logs(self.reader.txn) if log.file_id not in self.gone)
         return frozenset(log.file_id for log in there if not _is_comparable(self.store, log))
 
     @fact
     def proof(self) -> Proof | None:
-        """What the engine proves without bringing rows here; None if it cannot, or if files have changed."""
+        """What the engine proves in its workers, without sending rows to this process; None if it cannot, or if files changed."""
         logs = [*iter_logs(self.reader.txn)]
         if (
             self.engine is None
@@ -165,22 +165,22 @@ class DeepFacts(ClusterFacts):
 
     @fact
     def _unchanged_logs(self) -> Mapping[Path, int]:
-        """Path → file id of the logs that are where they were imported, and as they were."""
+        """Path → file id of the logs whose path and content are as they were imported."""
         store = self.store
         logs = ((log, log.locate(store.path)) for log in iter_logs(self.reader.txn))
         return {path: log.file_id for log, path in logs if path_state(log, path) is FileState.SAME}
 
     @fact
     def deep_start_facts(self) -> tuple[StartFact, ...]:
-        """Of ``start_facts`` those that only a look into databases, journals and snapshots finds."""
+        """The ``start_facts`` that can only be found by reading databases, journals and snapshots."""
         return tuple(
             one for one in self._iter_start_facts(thorough=True, read=self._read) if one not in self.start_facts
         )
 
 
 def _is_comparable(store: Store, log: LogFile) -> bool:
-    """Whether the file is the one imported and ends where it did. Its time of change proves nothing, but of a journal: its bytes are
-    allocated before they are written."""
+    """Whether the file is the imported one and ends where it did. An entry log may have a newer modification time, a journal may not:
+    its bytes are allocated before they are written."""
     state = file_state(log, store.path)
     return state is FileState.SAME or (
         state is FileState.GROWN

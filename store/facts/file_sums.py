@@ -73,14 +73,14 @@ class _UsualRows(NamedTuple):
 
 
 class _UsualBlocks:
-    """Tells the usual blocks of a snapshot, whose rows are given in the order of their keys. ``file_bytes``: file id → its size."""
+    """Finds the usual blocks of a snapshot, whose rows must come in the order of their keys. ``file_bytes``: file id → its size."""
 
     def __init__(self, txn: Txn, file_bytes: Mapping[int, int]) -> None:
         self._file_bytes = file_bytes
         self._times = _OneBlockTimes(txn)
 
     def find(self, rows: Sequence[Row], before: bytes, after: bytes) -> _UsualRows | None:
-        """Return the usual rows and what they have; None where none may be. ``before``, ``after``: the keys of the rows around them."""
+        """Return the usual rows and their sums; None if no row can be usual. ``before``, ``after``: the keys of the rows around them."""
         import numpy as np
 
         if any(len(key) != _KEY_BYTES for key, _ in rows):
@@ -140,7 +140,7 @@ class _OneBlockTimes:
         self._next: Row | None = next(self._rows, None)
 
     def up_to(self, key: bytes) -> tuple[Numbers, Numbers] | None:
-        """Return ledger ids and rows up to that of the ledger that ``key`` begins with, from the one after the last that was asked for."""
+        """Return the ids and time rows of the ledgers up to the one that ``key`` begins with, from where the last call stopped."""
         import numpy as np
 
         last, plain = key[:_LEDGER_BYTES], blocks.TIMES_BYTES + 16
@@ -163,7 +163,7 @@ class _OneBlockTimes:
 def _are_of_times(
     heads: npt.NDArray[Any], ledger_ids: Numbers, numbers: Numbers, times: tuple[Numbers, Numbers]
 ) -> npt.NDArray[np.bool_]:
-    """Return which blocks agree with the time row of the ledger."""
+    """Return a mask of the blocks that agree with their ledger's time row."""
     import numpy as np
 
     known, rows = times
@@ -511,7 +511,7 @@ def read_disk_totals(txn: Txn, top: int, advance: Callable[[int], None] = lambda
 
 
 def _whole(txn: Txn, log: LogFile, sums: FileSums, unlisted: UnlistedLedgers) -> FileSums:
-    """Return the sums of a whole log, of which the index has ``sums``."""
+    """Return the sums of a log with all copies in it, of which the index knows ``sums``."""
     own = _read_own_sizes(txn, log, sums.records)
     if own is None:
         return sums
@@ -533,7 +533,7 @@ class DiskUsage(NamedTuple):
 
 
 def read_disk_usage(txn: Txn) -> tuple[tuple[Path, DiskUsage], ...]:
-    """Return each disk by the first folder on it that has files which the store references; folders that are gone tell nothing."""
+    """Return each disk by the first folder on it with catalogued files; folders that do not exist any more are skipped."""
     usage: dict[int, tuple[Path, DiskUsage]] = {}
     for folder in sorted(
         {log.locate(txn.store.path).parent for log in iter_logs(txn) if log.mode is FileMode.REFERENCED}

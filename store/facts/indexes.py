@@ -41,7 +41,7 @@ from pulsar_admin.store.urls import fetched_from
 
 
 class IndexKind(StrEnum):
-    """What keeps a bookie's index."""
+    """The storage that keeps a bookie's index."""
 
     DB = "DbLedgerStorage"
     FILES = "SortedLedgerStorage or InterleavedLedgerStorage"
@@ -63,7 +63,7 @@ class Disk(Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """What messages call it."""
+        """The name of the disk in messages."""
         return ", ".join(map(str, self.directories))
 
     def logs(self) -> Iterator[Path]:
@@ -241,7 +241,7 @@ def find_collected(txn: Txn, ledger_ids: Iterable[int]) -> list[int]:
 
 
 def _at(ids: Array, ledger_id: int) -> slice:
-    """Return where a ledger's id is in ascending ids, if it is in them."""
+    """Return the slice of ``ids`` (ascending) that is ``ledger_id``, if it is among them."""
     place = int(ids.searchsorted(ledger_id))
     return slice(place, place + 1)
 

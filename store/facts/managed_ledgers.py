@@ -1,4 +1,4 @@
-"""Managed ledgers that are neither persistent topics nor segments of scalable ones: what a newer Pulsar keeps beside topics."""
+"""Managed ledgers that are neither persistent topics nor segments of scalable topics: a newer Pulsar has other domains for them."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ from pulsar_admin.store.wording import Answer, counted
 
 
 class OtherLedger(Answer, frozen=True):
-    """A managed ledger of another domain: its name, the path of its domain, and what it has. ``ledgers`` are those that it lists."""
+    """A managed ledger of a domain other than ``persistent``. ``domain``: the metadata path of that; ``ledgers``: how many it lists."""
 
     name: str
     domain: str
@@ -22,7 +22,7 @@ class OtherLedger(Answer, frozen=True):
 
 
 def other_ledgers(txn: Txn) -> tuple[OtherLedger, ...]:
-    """Return the managed ledgers of domains that are not known, by path; what cannot be read is told by the values' own facts."""
+    """Return the managed ledgers of unknown domains, by path; unreadable ones are left out, as other facts cover their nodes."""
     others = []
     for name in iter_other_ledgers(txn):
         if name.domain == SEGMENT:

@@ -55,7 +55,7 @@ class TopicNumbers(NamedTuple):
 
 
 class _Left(NamedTuple):
-    """How many ledgers from the front are released, how many consumed, and the slowest cursor, which needs the next one."""
+    """How many of a topic's first ledgers retention releases, how many all cursors have consumed, and the slowest cursor."""
 
     released: int
     consumed: int
@@ -63,7 +63,7 @@ class _Left(NamedTuple):
 
 
 def numbers_of(facts: TopicFacts) -> TopicNumbers:
-    """Return the numbers of a topic by its facts."""
+    """Return the numbers of a topic, counted from its facts."""
     topic, entries = facts.topic, facts.topic.number_of_entries
     compaction, blockers = facts.compaction_cursor, list[Blocker]()
     if entries:
@@ -96,7 +96,8 @@ def _iter_blockers(
     *,
     is_unknown: bool = False,
 ) -> Iterator[Blocker]:
-    """Yield what keeps ledgers of these ``sizes``, of which ``left`` says how far they are."""
+    """Yield what keeps the ledgers of a topic, in order. ``sizes``: their bytes; ``ranks``: those of their first entries; ``places``: of
+    the cursors."""
     released, consumed, slowest = left
     last = max(len(sizes) - 1, 0)
     if released and (size_bytes := sum(sizes[:released])):
@@ -112,14 +113,14 @@ def _iter_blockers(
 
 
 class PlainTopics:
-    """Tells the numbers of plain topics of one snapshot at ``now_ms``: those of which their nodes say all, and nothing that is rare."""
+    """Counts plain topics of one snapshot at ``now_ms``: topics whose numbers follow from their nodes alone."""
 
     def __init__(self, txn: Txn, now_ms: int) -> None:
         self._txn, self._now_ms = txn, now_ms
         self._retention: tuple[NamespaceName, Retention | None] | None = None
 
     def find(self, name: TopicName) -> TopicNumbers | None:
-        """Return the numbers of the topic ``name`` if it is plain, None of every other one: its facts tell."""
+        """Return the numbers of the topic ``name``; None if it is not plain, so that its facts must be read."""
         local = name.local_name
         if "__" in local or name.domain != PERSISTENT or name.namespace.tenant == "pulsar" or not local.isascii():
             return None

@@ -20,7 +20,7 @@ UNKNOWN = "unknown"
 class Orphan(Answer, frozen=True):
     """An unreferenced ledger: "unreferenced" (it has metadata), "unknown" (its owner is not in this metadata), "deleted", "gone",
     "newer" or "unlisted" (entries alone, see ``store.facts.unlisted``) or "leaked-index" (this store wrote it: part of a delayed message
-    index that was made anew, or of a change that was undone). ``claims``: its custom metadata."""
+    index that was recreated, or of a change that was undone). ``claims``: its custom metadata."""
 
     ledger_id: int
     reason: str

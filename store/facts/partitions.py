@@ -1,4 +1,4 @@
-"""Facts of partitioned topics: where their metadata and the partitions that are there do not agree."""
+"""Facts of partitioned topics whose metadata and existing partitions disagree."""
 
 from contextlib import suppress
 from itertools import count, islice
@@ -34,29 +34,29 @@ class Partitions(Struct, frozen=True):
 
     @property
     def counts_too_many(self) -> bool:
-        """Whether so many partitions would have to be created that a number is a part of a name, or damaged."""
+        """Whether implausibly many partitions are missing: a number is then part of a topic's name, or damaged."""
         highest = max(self.there[-1] + 1 if self.there else 0, self.record.partitions if self.record else 0)
         return highest - len(self.there) > _CREATED_MAX
 
     @property
     def is_refused(self) -> bool:
-        """Whether no command creates its metadata, which is not there: ``CmdTopics`` (4.0.8) refuses such a name."""
+        """Whether the metadata is missing and cannot be created by a command: ``CmdTopics`` (4.0.8) refuses such a name."""
         return self.record is None and PARTITION_SUFFIX in self.name.local_name
 
     @property
     def missing(self) -> int:
-        """How many numbers the metadata counts that are not there."""
+        """How many partitions in the metadata's number do not exist."""
         counted = self.record.partitions if self.record else 0
         return max(0, counted) - sum(index < counted for index in self.there)
 
     def first_missing(self, most: int) -> tuple[int, ...]:
-        """Return the first ``most`` of those; the metadata may count two billion."""
+        """Return the numbers of the first ``most`` missing partitions; the metadata may have two billion."""
         there = set(self.there)
         return tuple(islice((index for index in count() if index not in there), min(most, self.missing)))
 
     @property
     def beyond(self) -> tuple[int, ...]:
-        """The numbers that are there and that the metadata does not count."""
+        """The numbers of the existing partitions beyond the metadata's number."""
         return tuple(index for index in self.there if self.record is None or index >= self.record.partitions)
 
 

@@ -1,4 +1,4 @@
-"""All topics in parts, which processes look at and count."""
+"""Divides all topics into parts, which processes examine and count."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PART_TOPICS, LEAST_PARTS = 10_000, 20
 
 
 class Tally(Protocol):
-    """What adds up something of topics; a copy of one that has nothing yet adds up the same."""
+    """Sums over topics. A copy made before any topic was added can count another part of them, to be merged later."""
 
     def add(self, numbers: TopicNumbers) -> None:
         """Add a topic."""
@@ -37,7 +37,7 @@ class Tally(Protocol):
 
 
 class Counting:
-    """What ``tallies`` add up of all topics at ``now_ms``, part by part; they are given nothing until all parts are added."""
+    """Collects the sums over all topics at ``now_ms`` part by part; ``tallies`` receive them by ``end``, once all parts are added."""
 
     def __init__(self, tallies: Sequence[Tally], now_ms: int) -> None:
         self.tallies, self.now_ms = tallies, now_ms
@@ -45,7 +45,7 @@ class Counting:
         self._sums: tuple[Tally, ...] | None = self.fresh()
 
     def fresh(self) -> tuple[Tally, ...]:
-        """Return tallies that add up the same, and have nothing yet."""
+        """Return empty copies of ``tallies``."""
         return deepcopy(tuple(self.tallies))
 
     def add(self, part: Sequence[Tally] | None) -> None:
@@ -57,7 +57,7 @@ class Counting:
             tally.merge(more)
 
     def end(self) -> None:
-        """Give ``tallies`` the sums, after the last part; nothing where a part was not counted."""
+        """Merge the sums into ``tallies`` after the last part; do nothing if some part could not be counted."""
         if self._sums is not None:
             self.is_done = True
             for tally, more in zip(self.tallies, self._sums, strict=True):
@@ -65,7 +65,7 @@ class Counting:
 
 
 class TopicsPart(Struct, frozen=True):
-    """The part ``number`` of all topics in parts of ``topics``; ``now_ms``: as of ``QuietTopics``; ``tallies``: what is to count them."""
+    """Part ``number`` of all topics, ``topics`` of them in each part. ``now_ms``: see ``QuietTopics``; ``tallies``: empty ones."""
 
     number: int
     topics: int
@@ -79,11 +79,11 @@ class TopicsPart(Struct, frozen=True):
         )
 
     def count(self, txn: Txn) -> int:
-        """Return how many topics these are."""
+        """Return how many topics the part has."""
         return sum(end - start for _, start, end in _ranges_of(txn, self.topics)[self.number])
 
     def fresh_tallies(self) -> tuple[Tally, ...]:
-        """Return tallies for this part alone."""
+        """Return empty tallies for this part."""
         return deepcopy(self.tallies)
 
 
@@ -96,7 +96,7 @@ def parts_of(txn: Txn, now_ms: int | None, counting: Counting | None = None) -> 
 
 @once
 def _ranges_of(txn: Txn, topics: int) -> list[list[tuple[NamespaceName, int, int]]]:
-    """Return the topics of each part of ``topics`` by namespace and their places there in the order of names.
+    """Return, for each part of ``topics`` topics, its ranges: namespace, first and end (excluded) index in the order of names.
 
     Each process lists them itself: the topics of many namespaces would fill the pipe, and both processes would wait for each other.
     """
@@ -116,7 +116,7 @@ def _ranges_of(txn: Txn, topics: int) -> list[list[tuple[NamespaceName, int, int
 
 
 def tally_part(reader: EntryReader, part: TopicsPart) -> tuple[Tally, ...]:
-    """Return tallies of the topics in ``part``: for ``store.facts.processes``."""
+    """Return the tallies of the topics in ``part``; run in another process by ``store.facts.processes``."""
     tallies = part.fresh_tallies()
     tally_topics(reader, read_ahead(reader.txn, part.iter_topics(reader.txn)), tallies, part.now_ms or 0)
     if not reader.txn.passes_altered:
@@ -131,7 +131,7 @@ def tally_topics(
     now_ms: int,
     advance: Callable[[int], None] = lambda count: None,
 ) -> None:
-    """Give every topic of ``names`` that can be read to ``tallies``, and tell them of one that cannot; ``advance`` is told each."""
+    """Add every topic of ``names`` to ``tallies``, unreadable ones by ``add_unreadable``; ``advance`` gets 1 for each that was read."""
     plain = PlainTopics(reader.txn, now_ms)
     for name in names:
         numbers = plain.find(name)

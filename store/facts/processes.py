@@ -37,20 +37,20 @@ _AHEAD = 2  # parts given to a process at once: it never waits for the next one
 
 
 def processes_that_pay(txn: Txn, most: int) -> int:
-    """Return how many processes to use for a pass over all topics, ``most`` at most (0: one a core); 0: none beside this one."""
+    """Return how many processes to use for a pass over all topics, at most ``most`` (0: one per core); 0 if only this one is to be used."""
     most = most or len(os.sched_getaffinity(0))
     is_small = not txn.is_snapshot or txn.count("tree") < MANY_NODES
     return 0 if most < 2 or is_small or PACE.is_limited else most
 
 
 def others_that_pay(txn: Txn, most: int) -> int:
-    """Return how many of ``processes_that_pay`` should run beside this one, which also does parts; one that is ready pays for fewer."""
+    """Return how many of ``processes_that_pay`` to run besides this process, which works too; at least those already started."""
     return max(processes_that_pay(txn, most) - 1, len(_READY))
 
 
 @contextmanager
 def process_ready(path: Path, most: int) -> Iterator[None]:
-    """Have a process for the first ``Spread`` of this block if the store at ``path``, which is not open yet, has some thousand topics."""
+    """Start a process for the first ``Spread`` in this block if the store at ``path``, not open yet, is of a size where that pays."""
     size_bytes = 0
     with suppress(OSError):
         size_bytes = (path / "meta" / DATA_FILE).stat().st_size
@@ -104,7 +104,7 @@ class Spread(Generic[Part, Result]):
         return self
 
     def extend(self, parts: Iterable[Part]) -> None:
-        """Add parts, while the processes work on those that are there."""
+        """Add parts, while the processes work on earlier ones."""
         self._parts += parts
         txn = self._reader.txn
         with suppress(NotWritable):  # none can be started: all is done here
@@ -131,7 +131,7 @@ class Spread(Generic[Part, Result]):
             yield self._done.pop(index) if index in self._done else self._work(self._reader, part)
 
     def _work_ahead(self, asked: int) -> bool:
-        """Do here the next part that no process was given, if it is near, instead of waiting for the part ``asked``."""
+        """Work on the next unassigned part instead of waiting, if it comes soon after the part ``asked``; return whether it does."""
         index = self._next
         if index >= self._end_of_near(asked):
             return False
@@ -144,7 +144,7 @@ class Spread(Generic[Part, Result]):
         return min(len(self._parts), asked + self._first * len(self._team) + 2)
 
     def _hand_out(self, asked: int, ahead: int = _AHEAD) -> None:
-        """Give parts to the processes that can take more, up to a few after the part ``asked``."""
+        """Send parts to the processes that have fewer than ``ahead``, up to a few parts after the part ``asked``."""
         self._next = max(self._next, asked if not self._team else self._next)
         for helper in [*self._team] * ahead:
             if self._next < self._end_of_near(asked) and helper in self._team and len(helper.given) < ahead:
@@ -156,7 +156,7 @@ class Spread(Generic[Part, Result]):
                     self._next += 1
 
     def _hear(self) -> None:
-        """Take the answers that are there, and wait for one."""
+        """Wait for an answer from any process, and collect all that have arrived."""
         by_pipe = {id(helper.connection): helper for helper in self._team if helper.given}
         for connection in wait([helper.connection for helper in by_pipe.values()]):
             helper = by_pipe[id(connection)]
@@ -175,7 +175,7 @@ class Spread(Generic[Part, Result]):
 
 
 class _Snapshot(Struct, frozen=True):
-    """A store's file, and a transaction, whose number alone proves nothing: all fresh imports have the same."""
+    """A store's file and its transaction number, which alone proves nothing: all fresh imports have the same one."""
 
     file: tuple[int, int]
     transaction: int
@@ -186,7 +186,7 @@ def _snapshot_of(txn: Txn) -> _Snapshot:
 
 
 class _Helper:
-    """A process, and the parts that it was given, in the order in which its answers come."""
+    """A process, and the indexes of the parts sent to it and not answered yet, in order."""
 
     def __init__(self, path: Path, expected: _Snapshot, work: Callable[..., object]) -> None:
         from pulsar_admin.store.engine.starting import start_process  # of few stores
@@ -212,7 +212,7 @@ def _end(connection: Connection, process: Any) -> None:  # Any: of multiprocessi
 
 
 def _serve(connection: Connection) -> None:
-    """Answer for each part that comes after the question, until the pipe is closed."""
+    """Run in a process: receive the store and the function, then answer every part that is sent until the pipe is closed."""
     from concurrent.futures import ThreadPoolExecutor  # who asks needs none
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -240,7 +240,7 @@ def _serve(connection: Connection) -> None:
 
 
 def _send(connection: Connection, answer: bytes) -> None:
-    """Send an answer, or end the process: who asked would wait for it without end."""
+    """Send an answer; if that fails, kill this process, because its parent would wait for the answer forever."""
     try:
         connection.send_bytes(answer)
     except (OSError, MemoryError):

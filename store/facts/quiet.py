@@ -1,4 +1,4 @@
-"""Quiet topics, which need no closer look: most topics of a large store are quiet, and recognizing one costs a tenth of its facts.
+"""Quiet topics, whose facts need not be read: most topics of a large store are quiet, and recognizing one costs a tenth of its facts.
 
 Quiet is not a fact of its own: no rule of ``store.rules.topic_data`` or ``store.rules.topics`` holds for a quiet topic or one of its
 subscriptions, which a test verifies. A topic in doubt is not quiet, so its facts are read.
@@ -33,7 +33,7 @@ LEDGER_BYTES_MAX = 1 << 32
 
 
 class Quiet(NamedTuple):
-    """A topic that needs no look, unless a subscription ``has_backlog`` whose entries may still be read.
+    """A topic whose facts need not be read, unless a subscription ``has_backlog`` and its entries may still be read.
 
     ``is_open``: whether its last ledger is; ``last_write_ms``: the time of the last known write to an open one, 0 if none is known.
     """
@@ -44,7 +44,7 @@ class Quiet(NamedTuple):
 
 
 class QuietTopics:
-    """Tells which topics of one snapshot are quiet at ``now_ms``; None: whatever the time and the policies are."""
+    """Finds the topics of one snapshot that are quiet at ``now_ms`` (None: quiet whatever the time and the policies are)."""
 
     def __init__(self, txn: Txn, now_ms: int | None) -> None:
         self._txn, self._now_ms = txn, now_ms
@@ -121,7 +121,7 @@ class QuietTopics:
         )
 
     def _is_quiet(self, local: str, cursor: str) -> bool:
-        """Whether nothing but its position is to be said of a topic's cursor: a subscription's, with no pending acks."""
+        """Whether ``cursor`` is a subscription's and has no log of pending acknowledgements, so that only its position matters."""
         assert self._logs is not None
         if not is_subscription(cursor):
             return False
@@ -129,14 +129,14 @@ class QuietTopics:
 
 
 class LookedAt(Struct, frozen=True):
-    """What was found of the topics of a part, in their order, and what counts them; None: not all could be counted."""
+    """The result for one part. ``quiet``: per topic, in order; ``tallies``: the sums, None if not all topics could be counted."""
 
     quiet: list[Quiet | None]
     tallies: tuple[Tally, ...] | None
 
 
 def find_quiet(reader: EntryReader, part: TopicsPart) -> LookedAt:
-    """Return what ``QuietTopics`` finds of the topics in ``part``, counted on the way: for ``store.facts.processes``."""
+    """Return what ``QuietTopics`` finds for the topics in ``part``, and count them; run in other processes by ``store.facts.processes``."""
     txn = reader.txn
     with txn.passing_altered():  # the rules tell of them
         with suppress(StoreError):  # also for unreadable topics
@@ -161,22 +161,22 @@ def find_quiet(reader: EntryReader, part: TopicsPart) -> LookedAt:
 
 
 class FoundQuiet:
-    """What ``find_quiet`` found of all parts, asked for in the order of ``iter_topics``."""
+    """The results of ``find_quiet`` for all parts, read topic by topic in the order of ``iter_topics``."""
 
     def __init__(self, parts: Iterator[list[Quiet | None]]) -> None:
         self._found = chain.from_iterable(parts)
 
     def find(self, name: TopicName) -> Quiet | None:
-        """Return what was found of the next topic."""
+        """Return the result for the next topic, which must be ``name``; None for a topic that is not persistent."""
         return next(self._found) if name.domain == PERSISTENT else None
 
     def pass_rest(self) -> None:
-        """Skip what was found of topics that were not asked for."""
+        """Skip the results of all topics that are left."""
         deque(self._found, 0)
 
 
 def _pin_nothing(ledgers: list[tuple[int, int]], cursors: list[PlainCursor]) -> bool:
-    """Whether each of ``ledgers`` (id, entries) after the slowest of ``cursors``, except the last, is certainly needed by one."""
+    """Whether each of ``ledgers`` (id, entries) that a cursor has not passed, except the last one, is certainly needed by a cursor."""
     if not any(cursor.ranges for cursor in cursors):
         return True
     if any(len(cursor.ranges) > RANGES_MAX for cursor in cursors):
@@ -189,7 +189,7 @@ def _pin_nothing(ledgers: list[tuple[int, int]], cursors: list[PlainCursor]) -> 
 
 
 def _needs(cursor: PlainCursor, ledger_id: int, entries: int) -> bool:
-    """Whether ``cursor`` is certain not to have acknowledged all of a ledger's ``entries``, of which it has not left the last behind."""
+    """Whether ``cursor``, which stands before the ledger's last entry, has certainly not acknowledged all of its ``entries``."""
     first = cursor.position[1] + 1 if cursor.position[0] == ledger_id else 0
     acknowledged = sum(upper - lower for ledger, lower, upper in cursor.ranges if ledger == ledger_id)
     return acknowledged < entries - max(first, 0)

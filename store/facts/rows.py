@@ -1,4 +1,4 @@
-"""Facts of the store's own rows: whether they have digests, and which do not fit theirs."""
+"""Facts of the store's own rows: which do not match their digests."""
 
 from msgspec import Struct
 
@@ -22,7 +22,7 @@ class AlteredRows(Struct, frozen=True):
 
 
 def altered_rows(txn: Txn) -> tuple[AlteredRows, ...]:
-    """Return the altered rows by database, from one pass over all rows of the store; rows without digests tell nothing."""
+    """Return the altered rows by database, from one pass over all rows of the store; rows without digests cannot be checked."""
     if not txn.has_digests:
         return ()
     altered = []

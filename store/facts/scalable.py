@@ -44,13 +44,13 @@ class ScalableFacts(Struct, frozen=True):
 
     @property
     def is_pruned(self) -> bool:
-        """Whether segments that were consumed are no longer in the record: a broker takes them out, and deletes their ledgers."""
+        """Whether consumed segments are missing from the record: a broker removes them from it, and deletes their ledgers."""
         record = self.record
         return record is not None and len(record.segments) < record.next_segment_id
 
 
 def iter_untiled(live: tuple[Segment, ...]) -> list[tuple[int, int, tuple[int, ...]]]:
-    """Return the ranges of hashes (first, last, ids of the segments that have them) that not exactly one of ``live`` has."""
+    """Return (first hash, last hash, segment ids) of each range of hashes that none or several of the segments ``live`` cover."""
     came, went = defaultdict(list), defaultdict(list)
     for one in live:
         came[one.start].append(one.segment_id)
@@ -67,7 +67,7 @@ def iter_untiled(live: tuple[Segment, ...]) -> list[tuple[int, int, tuple[int, .
 
 
 def read_scalable_topics(txn: Txn) -> tuple[ScalableFacts, ...]:
-    """Return all scalable topics, by name, those too of which only segments are there."""
+    """Return all scalable topics by name, including those of which only segments exist."""
     there: dict[TopicName, list[TopicName]] = {}
     for name in iter_segments(txn):
         there.setdefault(name.whole, []).append(name)

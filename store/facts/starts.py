@@ -47,7 +47,7 @@ FULL = 0.95
 
 
 class Start(Enum):
-    """What a start can meet; ``store.rules.starts`` says what a bookie or a server then does."""
+    """Conditions that a start can meet; the rules in ``store.rules.starts`` describe how a bookie or a server reacts."""
 
     COOKIE_MISSING = auto()
     COOKIE_REFUSED = auto()
@@ -85,7 +85,7 @@ class Refusal(Enum):
 
 
 class StartFact(Struct, frozen=True):
-    """What a start meets at ``where``, in the files of ``bookie`` (None: of a ZooKeeper server); ``values`` are names and numbers."""
+    """A condition that a start meets at ``where``, in the files of ``bookie`` (None: of a ZooKeeper server). ``values``: its figures."""
 
     kind: Start
     where: Path
@@ -97,14 +97,14 @@ class StartFact(Struct, frozen=True):
 
 
 class Registered(Struct, frozen=True):
-    """What metadata has of bookies: the instance id, and the cookies by bookie id (None: one that cannot be decoded)."""
+    """The registration of bookies in the metadata: the instance id, and the cookies by bookie id (None: it cannot be decoded)."""
 
     instance_id: str
     cookies: Mapping[str, Cookie | None]
 
 
 def read_registered(txn: Txn) -> Registered:
-    """Return what the metadata of a store has of bookies."""
+    """Return the registration of bookies in a store's metadata."""
     node = find_node(txn, INSTANCE_ID)
     root = f"{COOKIES}/"
     cookies = {one.path.removeprefix(root): find_cookie(one.value, one.path) for one in iter_nodes(txn, root)}
@@ -194,12 +194,12 @@ def _index_facts(bookie: Bookie, thorough: bool, read: Collection[Path]) -> Iter
 
 
 def _is_emptied(indexes: Sequence[Path]) -> bool:
-    """Whether there are directories for the index alone, and nothing but a cookie in any of them."""
+    """Whether the index has directories of its own, and all of them contain nothing but a cookie."""
     return bool(indexes) and all(path.is_dir() and {*os.listdir(path)} <= {COOKIE_FILE} for path in indexes)
 
 
 def _why_closed(database: Path) -> str:
-    """Return why RocksDB does not open a database, "" if nothing shows that: it creates one that is not there."""
+    """Return why RocksDB does not open a database, "" if no fault is found; RocksDB creates a missing database."""
     if not is_rocksdb(database):
         left = next(database.glob("*.log"), None)
         return "" if left is None else f"CURRENT is gone, and {left.name} is there: wal_dir contains existing log file"
@@ -213,7 +213,7 @@ def _why_closed(database: Path) -> str:
 
 
 def _why_unreadable(database: Path) -> tuple[str, bool]:
-    """Return why RocksDB cannot read all of a database, "" if it can or if that is unknown, and whether it opens it anyway."""
+    """Return (why RocksDB cannot read all of a database, whether RocksDB opens it); the reason is "" if none is known."""
     opens = False
     with suppress(StoreError, OSError):
         try:
@@ -245,7 +245,7 @@ def _journal_facts(bookie: Bookie, thorough: bool) -> Iterator[StartFact]:
 
 
 def _stop(path: Path, start: int, keys: dict[int, bytes]) -> tuple[int, str]:
-    """Return where and why a start fails in a journal, "" if it does not; raises Unsupported for one of an unknown version."""
+    """Return (offset, why) of the place in a journal where a start fails, "" if it does not; raises Unsupported for an unknown version."""
     try:
         with open_file(path) as file:
             data = FileBytes(file, os.fstat(file.fileno()).st_size)
@@ -258,7 +258,7 @@ def _stop(path: Path, start: int, keys: dict[int, bytes]) -> tuple[int, str]:
 
 
 def _file_facts(bookie: Bookie) -> Iterator[StartFact]:
-    """Yield that ``.idx`` files have no header: a bookie starts with them (``FileInfo.readHeader``: each is opened when it is needed)."""
+    """Yield a fact if ``.idx`` files have no header; a bookie starts with them, as it opens each on demand (``FileInfo.readHeader``)."""
     damaged: dict[int, tuple[Path, str]] = {}
     for ledger_id, path in iter_index_files(bookie.indexes):
         try:
@@ -316,9 +316,9 @@ def iter_server_facts(server: ServerFiles, *, thorough: bool) -> Iterator[StartF
 
 
 def _why_epochs_refused(snapshots: Path, zxid: int) -> str:
-    """Return why a server of an ensemble refuses to start with its epochs, "" if it does not; ``zxid``: its last transaction is not before.
+    """Return why a server of an ensemble refuses to start with its epoch files, "" if it does not. ``zxid``: a transaction that it has.
 
-    As ``QuorumPeer.loadDataBase``, which writes a missing file.
+    Upstream ``QuorumPeer.loadDataBase``, which writes a missing file.
     """
     epochs: dict[str, int] = {}
     for name in ("currentEpoch", "acceptedEpoch"):
@@ -337,7 +337,7 @@ def _why_epochs_refused(snapshots: Path, zxid: int) -> str:
 
 
 def _is_readable(snapshot: SnapshotFile, thorough: bool) -> bool:
-    """Whether a server restores itself from a snapshot: by its last bytes (``SnapStream.isValidSnapshot``), or ``thorough`` by all."""
+    """Whether a server can restore a snapshot: judged by its last bytes (``SnapStream.isValidSnapshot``), or if ``thorough`` by all."""
     if thorough:
         try:
             snapshot.read()
@@ -369,7 +369,7 @@ def _log_facts(logs: Sequence[Path]) -> Iterator[StartFact]:
 
 
 def _replay(data: FileBytes) -> tuple[int, str, int]:
-    """Return where and why the replay of a log fails ("": it does not), and the length of the log's longest transaction."""
+    """Return (offset at which the replay of a log ends, why it fails or "", length of the longest transaction)."""
     if not len(data):  # passed over, as ZooKeeper does (ZOOKEEPER-2332)
         return 0, "", 0
     if len(data) < _LOG_HEADER_BYTES:

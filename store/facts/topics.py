@@ -89,7 +89,7 @@ class Clocks(Struct, frozen=True):
 
 
 def is_on_time(ledger: WholeLedger, closed_ms: int, opened_ms: int, now_ms: int) -> bool:
-    """Whether ``_read_clocks`` has nothing to tell of a ledger."""
+    """Whether ``_read_clocks`` would find no clock error in a ledger."""
     latest_ms = now_ms + Clocks.TOLERANCE_MS
     smallest, largest = ledger.publish_min_ms, ledger.publish_max_ms
     if closed_ms > latest_ms or smallest > largest:
@@ -132,7 +132,7 @@ def _read_clocks(txn: Txn, topic: Topic, now_ms: int) -> Clocks:
 
 
 class BacklogLoss(Struct, frozen=True):
-    """The first entries of a backlog that no broker can read, in the ledger ``broken``: the run from ``first`` to ``last``.
+    """The first unreadable entries of a backlog, those of the ledger ``broken``: the run from ``first`` to ``last``.
 
     ``end``: the rank after that run; ``entries``: all lost entries of the backlog in this ledger; ``entries_before``: those before it.
     """
@@ -146,14 +146,14 @@ class BacklogLoss(Struct, frozen=True):
 
 
 class Overdue(Struct, frozen=True):
-    """What of a backlog a broker drops by the TTL when it next looks, through the entry ``through``."""
+    """The part of a backlog that a broker expires at its next TTL check, up to and including the entry ``through``."""
 
     extent: Extent
     through: Position
 
 
 class SubscriptionFacts:
-    """What one snapshot says of a subscription, or of another durable cursor, of a topic."""
+    """The facts of a topic's subscription, or other durable cursor, in one snapshot. Each is read on first use."""
 
     def __init__(self, topic: TopicFacts, cursor: Cursor) -> None:
         self.of = topic
@@ -178,8 +178,10 @@ class SubscriptionFacts:
 
     @fact
     def ahead(self) -> Position | None:
-        """The stored position, if it is ahead of the topic; None also where a bookie that is not imported may have the entries between, and
-        of a log of pending acknowledgements that is not replayed for it."""
+        """The stored position if it is ahead of the topic, else None.
+
+        Also None if a bookie that is not imported may have the entries between, and for a log of pending acknowledgements whose replay
+        never ends because of it."""
         stored, last = self.cursor.ahead, self.of.topic.ids[-1:]
         if stored is not None and self.cursor.name == PENDING_ACK_CURSOR:
             stored = None if transactions.never_replays(self.of.reader.txn, self.of.topic, stored) else stored
@@ -215,7 +217,7 @@ class SubscriptionFacts:
 
     @fact
     def forgotten_batches(self) -> int:
-        """How many batches it has acknowledged in part that a broker delivers whole when it loads the topic.
+        """How many batches are partly acknowledged on the subscription and delivered whole by a broker that loads the topic.
 
         Versions before 5.0 do not read that back from the metadata (``ManagedCursorImpl.recover``; 4.0.8 and 4.2.4 do not, 5.0.1 does).
         """
@@ -253,7 +255,7 @@ class SubscriptionFacts:
 
     @fact
     def next_message(self) -> NextMessage | Unknown | None:
-        """The message to be given next; None without a backlog, and for records that are no messages."""
+        """The message to be delivered next; None without a backlog, and if the topic's records are not messages."""
         if self.oldest is None or not self.holds_messages:
             return None
         from pulsar_admin.store.facts.next_message import read_next_message  # all of messages
@@ -263,15 +265,14 @@ class SubscriptionFacts:
 
     @fact
     def cut_message(self) -> backlogs.CutMessage | None:
-        """The chunked message that its backlog begins in the middle of; None where it does not, or that would read too much."""
+        """The chunked message in the middle of which the backlog begins; None if there is none, or if finding it would read too much."""
         if not self.may_look_at_edges:
             return None
         return backlogs.find_cut(self.of.reader, self.of.topic, self.pending, known(self.contents))
 
     @fact
     def contents(self) -> backlogs.Contents | Unknown | None:
-        """What its backlog consists of; None without one, without a marker in a few places of a long one, or where that would read too
-        much."""
+        """What the backlog consists of; None without one, if reading it costs too much, or if a sample of a long one has no marker."""
         if not self.may_look_at_edges:
             return None
         of = self.of
@@ -282,13 +283,13 @@ class SubscriptionFacts:
 
     @fact
     def headers(self) -> backlogs.Contents | Unknown:
-        """What all headers of its backlog say."""
+        """The contents of the backlog, counted from the headers of all its entries."""
         of, pending = self.of, self.pending
         return Unknown.unless(lambda: backlogs.read_contents(of.reader, of.topic, pending, of.now_ms))
 
     @fact
     def messages(self) -> int:
-        """How many messages of the backlog clients get: by ``contents``, markers count as none, and the chunks of a message as one."""
+        """How many messages of the backlog clients get: as ``contents`` counts, without markers, the chunks of a message as one."""
         contents = known(self.contents)
         if contents is None:
             return self.backlog.messages
@@ -309,14 +310,14 @@ class SubscriptionFacts:
 
     @fact
     def may_look_at_edges(self) -> bool:
-        """Whether the entries at the ends of its backlog may be read: consumers wait for messages there, and not too many were read."""
+        """Whether the entries at the ends of the backlog may be read: consumers wait for messages there, and the budget allows it."""
         return self.is_awaited and self.of.budget.take_edges(self.of.topic.name)
 
     # -- what cannot be read ------------------------------------------------------------------------------------------
 
     @fact
     def loss(self) -> BacklogLoss | None:
-        """The first entries of the backlog that no broker can read: a broker gets so far."""
+        """The first entries of the backlog that no broker can read; delivery stops before them."""
         topic, pending = self.of.topic, self.pending
         for broken in self.of.broken if pending else ():
             rank = topic.rank(Position(broken.ledger_id, 0))
@@ -330,7 +331,7 @@ class SubscriptionFacts:
 
     @fact
     def unseen(self) -> tuple[BrokenLedger, ...]:
-        """The ledgers of the backlog of which bookies that are not imported may have more."""
+        """The ledgers of the backlog that may have more entries on bookies that are not imported."""
         if not self.pending:
             return ()
         topic, first = self.of.topic, self.pending[0][0]
@@ -342,7 +343,7 @@ class SubscriptionFacts:
 
     @fact
     def is_oldest_lost(self) -> bool:
-        """Whether the oldest entry is lost, or not seen."""
+        """Whether the oldest entry is lost or not imported."""
         oldest = self.oldest
         return oldest is not None and any(
             broken.holds(oldest) or (broken.reason == NOT_SEEN and broken.ledger_id == oldest.ledger_id)
@@ -351,7 +352,7 @@ class SubscriptionFacts:
 
     @fact
     def is_oldest_offloaded(self) -> bool:
-        """Whether the oldest entry is in tiered storage, of which nothing was imported."""
+        """Whether the oldest entry is in tiered storage and was not imported."""
         ledger = None if self.oldest is None else self.of.topic.ledger(self.oldest.ledger_id)
         return ledger is not None and ledger.info.offloaded and isinstance(self.next_message, Unknown)
 
@@ -359,7 +360,7 @@ class SubscriptionFacts:
 
     @fact
     def buffer(self) -> Buffer | Unknown:
-        """The transactions that the topic's entries tell of; the entries are read only where a transaction ever wrote to it."""
+        """The transactions found in the topic's entries, which are read only if a transaction may have written to the topic."""
         first = self.next_message
         if self.of.may_have_transactions or (getattr(first, "transaction", None) is not None):
             return self.of.buffer
@@ -390,7 +391,7 @@ class SubscriptionFacts:
 
     @fact
     def delays(self) -> backlogs.Contents | Unknown | None:
-        """What all headers of its backlog say, delays among it; None where that holds no messages, or delayed delivery is disabled."""
+        """The contents of the backlog with its delays; None if the topic has no messages, or if delayed delivery is disabled."""
         if not self.holds_messages or not self.pending:
             return None
         policies = self.of.policies
@@ -418,12 +419,12 @@ class SubscriptionFacts:
 
     @fact
     def ttl(self) -> MessageTtl | Unknown | None:
-        """The TTL that expires its backlog; None where nothing does, or nothing is left."""
+        """The TTL that applies to the backlog; None if no TTL does, or if there is no backlog."""
         return self.of.message_ttl if self.may_expire and self.pending else None
 
     @fact
     def future_dated(self) -> FutureDated | Unknown | None:
-        """The entries of the backlog that are dated after now by more than clocks may differ: no TTL reaches them before.
+        """Entries of the backlog whose publish time is after now by more than the clock tolerance, so that the TTL reaches them too late.
 
         None without a TTL.
         """
@@ -436,7 +437,7 @@ class SubscriptionFacts:
 
     @fact
     def overdue(self) -> Overdue | Unknown | None:
-        """What the TTL in force drops when a broker next looks; None for nothing."""
+        """What a broker expires at its next TTL check; None if it expires nothing."""
         if self.ttl is None or isinstance(self.ttl, Unknown):
             return self.ttl
         from pulsar_admin.store.search.broker_setup import DEFAULT_BROKER
@@ -455,7 +456,7 @@ class SubscriptionFacts:
 
     @fact
     def ttl_conflict(self) -> TtlConflict | Unknown | None:
-        """What the TTL in force drops of its backlog before it is due; None where it drops nothing, or that would read too much."""
+        """Delayed messages of the backlog that the TTL drops before they are due; None for none, or if finding them would read too much."""
         topic = self.of
         ttl = known(self.ttl)
         if not self.is_consumed or ttl is None:
@@ -496,7 +497,7 @@ _COMPACTION_THRESHOLD = next(policy for policy in POLICIES if policy.name == "co
 class ReadBudget(Struct):
     """How many more entries may be read for facts that only entries have, so that a pass over all topics is not a full scan.
 
-    ``unlimited``: every byte was asked for. ``topics_left_out``: topics whose backlogs were not read, or not completely.
+    ``unlimited``: the caller wants every byte read. ``topics_left_out``: topics whose backlogs were not read, or not completely.
     """
 
     unlimited: bool = False
@@ -507,11 +508,11 @@ class ReadBudget(Struct):
 
     @property
     def has_edges(self) -> bool:
-        """Whether ``take_edges`` would return that they may."""
+        """Whether ``take_edges`` would return True."""
         return self.unlimited or self.edges_left > 0
 
     def take_edges(self, name: TopicName) -> bool:
-        """Return whether the first and last entries of one more backlog, of the topic ``name``, may be read; it counts."""
+        """Reserve the reading of the first and last entries of a backlog of the topic ``name``; return False if the budget is spent."""
         if self.has_edges:
             self.edges_left -= 1
             return True
@@ -519,7 +520,7 @@ class ReadBudget(Struct):
         return False
 
     def take(self, entries: int, name: TopicName | None = None) -> bool:
-        """Return whether this many entries, of a backlog of the topic ``name`` if one is given, may be read; they count."""
+        """Reserve the reading of ``entries`` entries, of a backlog of the topic ``name`` if given; return False if too few are left."""
         if self.unlimited:
             return True
         if entries <= min(_READ_ENTRIES, self.left):
@@ -530,7 +531,7 @@ class ReadBudget(Struct):
         return False
 
     def leave_out(self, name: TopicName) -> None:
-        """Count a topic, once: they come one after the other."""
+        """Count a topic whose backlogs are not read; each once, as its backlogs come one after the other."""
         self.topics_left_out += name != self.last_left_out
         self.last_left_out = name
 
@@ -574,13 +575,13 @@ class TopicFacts:
 
     @fact
     def broken(self) -> tuple[BrokenLedger, ...]:
-        """The ledgers that it lists and of which something is lost, or not seen."""
+        """The listed ledgers of which something is lost or not imported."""
         txn = self.reader.txn
         return find_broken(txn, self.topic) if may_be_broken(txn, self.topic) else ()
 
     @fact
     def lost(self) -> Intervals:
-        """The ranks of its entries that no broker can read; those that are only not seen are not among them."""
+        """The ranks of the entries that no broker can read, without those that bookies which are not imported may have."""
         places = ((self.topic.rank(Position(one.ledger_id, 0)), one.lost) for one in self.broken)
         return tuple((rank + first, rank + last + 1) for rank, lost in places for first, last in lost)
 
@@ -596,13 +597,13 @@ class TopicFacts:
 
     @fact
     def may_have_transactions(self) -> bool:
-        """Whether a transaction ever wrote to it, as far as coordinators and snapshots say."""
+        """Whether a transaction may have written to the topic, by the coordinators' logs and transaction snapshots."""
         named = any(self.where in one.partitions for one in self.coordinated.values())
         return named or transactions.has_snapshot(self.reader, self.topic.name)
 
     @fact
     def buffer(self) -> Buffer | Unknown:
-        """What its entries say of transactions; every entry is read."""
+        """The transactions found in the topic's entries, all of which are read."""
         return Unknown.unless(lambda: read_buffer(self.reader, self.topic.name).check())
 
     @fact
@@ -611,7 +612,7 @@ class TopicFacts:
         return tuple(SubscriptionFacts(self, cursor) for cursor in self.cursors)
 
     def let_go(self) -> None:
-        """Forget its subscriptions, which refer back to it: only the garbage collector frees cycles, which takes a tenth of a pass."""
+        """Drop the subscriptions, which refer back to the topic: freeing such cycles by garbage collection takes a tenth of a pass."""
         vars(self).pop("subscriptions", None)
 
     @fact
@@ -621,12 +622,12 @@ class TopicFacts:
 
     @fact
     def unreadable_cursors(self) -> tuple[str, ...]:
-        """Its durable cursors that cannot be read: where they stand, and what they need, is not known."""
+        """The names of durable cursors that cannot be read, so that their positions and the ledgers that they need are unknown."""
         return tuple(name for name, cursor in self.cursor_readings if not isinstance(cursor, Cursor))
 
     @fact
     def keeping(self) -> Mapping[str, Position]:
-        """Up to where its cursors keep ledgers, by name: one that cannot be read keeps all of them."""
+        """Cursor name → the position after which it keeps ledgers; a cursor that cannot be read keeps all ledgers."""
         return dict.fromkeys(self.unreadable_cursors, self.topic.first_position) | dict(self.mark_deletes)
 
     @fact
@@ -646,7 +647,7 @@ class TopicFacts:
 
     @fact
     def off_list(self) -> tuple[int, ...]:
-        """The ledgers with its messages that its list should name, and does not."""
+        """The ledgers that have messages of the topic and are missing from its list (``Vanished.off_list``)."""
         from pulsar_admin.store.facts.vanished import off_list_of
 
         return off_list_of(self.reader, self.topic.name)
@@ -661,7 +662,7 @@ class TopicFacts:
 
     @fact
     def quotas(self) -> tuple[QuotaState, ...] | Unknown:
-        """Each backlog quota in force that has a limit, beside what it counts."""
+        """Each backlog quota in force that has a limit, with the topic's state against it."""
         if isinstance(self.policies, Unknown):
             return self.policies
         if not self.policies.backlog_quotas:
@@ -670,23 +671,23 @@ class TopicFacts:
 
     @fact
     def clocks(self) -> Clocks:
-        """What the index says of the clocks of its producers and brokers; a retry of a producer takes less than the tolerance."""
+        """The clock errors of the topic's producers and brokers, from the index; a producer's retry takes less than the tolerance."""
         return _read_clocks(self.reader.txn, self.topic, self.now_ms)
 
     @fact
     def consumed(self) -> tuple[int, tuple[str, Position] | None]:
-        """How many ledgers from the front every cursor has left, and the slowest cursor, which needs the next one."""
+        """How many of the first ledgers all cursors have consumed, and (name, position) of the slowest cursor, which needs the next one."""
         return consumed_ledgers(self.topic, self.keeping)
 
     @fact
     def released(self) -> int:
-        """How many ledgers from the front a broker deletes when it next looks: every cursor has left them, retention lets them go."""
+        """How many of the first ledgers a broker deletes when it next trims: all cursors have consumed them, and retention allows it."""
         consumed = self.consumed[0]
         return count_released(self.topic, consumed, self.retention, self.now_ms) if consumed else 0
 
     @fact
     def retention(self) -> Retention:
-        """The retention in force; of policies that cannot be read one that keeps everything."""
+        """The retention in force; if the policies cannot be read, one that keeps everything."""
         if isinstance(self.policies, Unknown):
             return UNKNOWN_RETENTION
         return self.policies.applied_retention.retention
@@ -718,13 +719,13 @@ class TopicFacts:
 
     @fact
     def has_policy_events(self) -> bool:
-        """Whether the policies of its namespace's topics are its entries; of several such topics the first one is meant."""
+        """Whether the topic's entries are the topic policies of its namespace; if several topics could be, the first one is."""
         name = self.topic.name
         return name.base.local_name == EVENTS and event_topics(self.reader.txn, name.namespace)[:1] == (name,)
 
     @fact
     def policy_events(self) -> PolicyEvents | Unknown | None:
-        """What its entries say of the policies of its namespace's topics."""
+        """The topic policies of the namespace, as read from the topic's entries."""
         return Unknown.unless(lambda: find_policy_events(self.reader.txn, self.topic.name.namespace))
 
     def backlog_size_bytes(self, cursor: str) -> int:
@@ -733,7 +734,7 @@ class TopicFacts:
 
     @fact
     def wrong_producers(self) -> Mapping[str, object]:
-        """Who published with wrong clocks, and how many entries, by keys of JSON; empty where that would read too many entries."""
+        """The producers with wrong clocks and their numbers of entries, by JSON key; empty if that would read too many entries."""
         if not self.budget.take(self.topic.number_of_entries):
             return {}
         from pulsar_admin.store.search.skew import SkewOptions, read_skew  # numpy: few topics have wrong clocks
@@ -769,14 +770,14 @@ class TopicFacts:
         return value_in_force(self.reader.txn, self.topic.name, _COMPACTION_THRESHOLD, {})[0] or 0
 
     def held_by(self, cursor: str) -> tuple[int, int]:
-        """Return how many ledgers ``cursor`` alone keeps, and their bytes."""
+        """Return the number and the bytes of the ledgers that only ``cursor`` keeps."""
         others = {name: at for name, at in self.keeping.items() if name != cursor}
         ledgers = self.topic.ledgers[self.consumed[0] : consumed_ledgers(self.topic, others)[0]]
         return len(ledgers), sum(ledger.size_bytes for ledger in ledgers)
 
     @fact
     def is_deduplicated(self) -> bool | Unknown | None:
-        """Whether a policy turns deduplication on or off; None where none does, and the broker's default counts."""
+        """Whether a policy turns deduplication on or off; None if no policy does, so that the broker's default applies."""
         return Unknown.unless(lambda: value_in_force(self.reader.txn, self.topic.name, _DEDUPLICATION, {})[0])
 
     @fact

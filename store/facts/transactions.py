@@ -34,7 +34,7 @@ _SNAPSHOTS = ("__transaction_buffer_snapshot", "__transaction_buffer_snapshot_in
 
 
 def read_coordinated(reader: EntryReader) -> dict[TxnId, OpenTransaction]:
-    """Return the open transactions of all coordinators; a log that cannot be read says nothing."""
+    """Return the open transactions of all coordinators whose logs can be read."""
     known: dict[TxnId, OpenTransaction] = {}
     for number in coordinator_ids(reader.txn):
         with suppress(StoreError):
@@ -43,7 +43,7 @@ def read_coordinated(reader: EntryReader) -> dict[TxnId, OpenTransaction]:
 
 
 class UnassignedCoordinators(Struct, frozen=True):
-    """Coordinators that have a log, and that the number of coordinators does not count.
+    """Coordinators that have a log, but whose numbers are not below the recorded number of coordinators.
 
     ``recorded``: that number, 0 if nothing records it; ``open``: their open transactions, None if a log cannot be read.
     """
@@ -54,14 +54,14 @@ class UnassignedCoordinators(Struct, frozen=True):
 
     @property
     def matters(self) -> bool:
-        """Whether anybody notices: coordinators that are not counted and have nothing to end hurt nobody."""
+        """Whether it has an effect: it has none if the number is recorded and these coordinators have no open transaction."""
         return not self.recorded or self.open != 0
 
 
 @once
 def find_unassigned(reader: EntryReader) -> UnassignedCoordinators | None:
-    """Return the coordinators that no client asks for, if there are any; None if their number is unknown, or may be in metadata that is
-    not here.
+    """Return the coordinators that no client asks for; None for none, or if the recorded number is unknown or may be in metadata that was
+    not imported.
 
     ``TransactionCoordinatorClientImpl`` (4.0.8) asks for as many as ``ASSIGN`` has partitions, and brokers load a log when they are asked.
     Where nothing is recorded, a standalone Pulsar (``PulsarStandalone``) starts with one.
@@ -129,7 +129,7 @@ class PendingAckLog(Struct, frozen=True):
 
     @property
     def replayed_until(self) -> Position | None:
-        """The entry at which a broker's replay stops; None where it comes to the last one."""
+        """The entry at which a broker's replay stops; None if it reaches the last entry."""
         after = Position(self.mark_delete.ledger_id, self.mark_delete.entry_id + 1)
         for broken in self.lost:
             for first, last in broken.lost:
@@ -167,7 +167,7 @@ def read_pending_ack_log(reader: EntryReader, name: TopicName, subscription: str
 
 
 def never_replays(txn: Txn, topic: Topic, mark_delete: Position) -> bool:
-    """Whether ``mark_delete``, the stored position of an empty log, is before where a broker takes the log to end.
+    """Whether a replay from ``mark_delete``, the stored position of an empty log, never reaches the end that a broker computes.
 
     ``ManagedLedgerImpl.initLastConfirmedEntry`` and ``ManagedCursorImpl.recoveredCursor`` (4.0.8): the last confirmed entry of a log
     without entries is (first ledger, -1), and that of a log without ledgers is in the ledger that the broker creates. If the ledger of a

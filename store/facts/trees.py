@@ -110,21 +110,21 @@ def unknown_trees(txn: Txn) -> tuple[UnknownTree, ...]:
 
 
 def add_path(counts: Counter[str], path: str) -> None:
-    """Add the node at ``path`` to ``counts``, the nodes of each unknown tree by its name, where it is of one."""
+    """Count the node at ``path`` in ``counts`` (name of an unknown tree → its nodes) if it belongs to an unknown tree."""
     name = unknown_tree_of(path)
     if name:
         counts[name] += 1
 
 
 def unknown_tree_of(path: str) -> str:
-    """Return the name of the unknown tree that the node at ``path`` is of, "" where it is of a known one."""
+    """Return the name of the unknown tree that the node at ``path`` belongs to; "" if its tree is known."""
     name = path[1:].partition("/")[0]
     known = name in _KNOWN_TREES or path == "/pulsar" or f"{path}/".startswith(_PACKAGES)
     return "" if known or _KNOWN_PATHS.fullmatch(path) is not None else name
 
 
 def trees_of(counts: Counter[str]) -> tuple[UnknownTree, ...]:
-    """Return the unknown trees of ``counts``, by path."""
+    """Return the unknown trees that ``add_path`` counted, by path."""
     return tuple(UnknownTree(f"/{name}", counts[name], WRITERS.get(name, UNKNOWN)) for name in sorted(counts))
 
 
@@ -168,7 +168,7 @@ def check_seen(txn: Txn, accepted: Collection[str]) -> None:
 
 
 def lacks_managed_ledgers(txn: Txn) -> bool:
-    """Whether the metadata lists ledgers and has not one managed ledger: what brokers keep is elsewhere, or lost."""
+    """Whether the metadata lists ledgers but no managed ledger: brokers' metadata is in another store, or lost."""
     return next(iter_paths(txn, f"{MANAGED_LEDGERS}/"), None) is None and next(iter_ledger_ids(txn), None) is not None
 
 

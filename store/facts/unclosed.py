@@ -23,7 +23,7 @@ class Unclosed(Struct):
     named: list[str] = field(default_factory=list)
 
     def add(self, facts: TopicFacts) -> None:
-        """Count the topic when its last ledger is open, and those of its cursors whose ledger is."""
+        """Count the topic if its last ledger is open, and those of its cursors whose ledger is open."""
         txn, topic = facts.reader.txn, facts.topic
         if topic.ids and _is_open(txn, topic.ids[-1]):
             self.add_topic(facts.topic.name, last_write_ms(find_sums(txn, topic.ids[-1])))
@@ -42,7 +42,7 @@ class Unclosed(Struct):
 
 
 def last_write_ms(sums: LedgerSums | None) -> int:
-    """Return when a ledger was written last, by its sums in the index; 0 where these do not tell."""
+    """Return the time of the last write to a ledger, from its sums in the index; 0 if they have no time."""
     if sums is None or sums.end_publish_ms is None:
         return 0
     return sums.broker_max_ms if sums.broker_count > 0 else sums.publish_max_ms

@@ -1,4 +1,4 @@
-"""Under-replication marks: nodes by which BookKeeper's auditor has ledgers replicated, beside what the ledgers lack."""
+"""Under-replication marks, nodes by which BookKeeper's auditor requests replication, compared with the copies that ledgers lack."""
 
 import re
 from collections.abc import Iterator
@@ -54,7 +54,7 @@ def iter_marks(txn: Txn) -> Iterator[Mark]:
 
 
 def _is_nowhere(unlisted: UnlistedLedgers, txn: Txn, ledger_id: int) -> bool:
-    """Whether a ledger has no node, no owner and no entry in any file: a mark that was made by hand, or by another cluster's auditor."""
+    """Whether a ledger has no node, no owner and no entry in any file: its mark was created by hand, or by another cluster's auditor."""
     is_newer = unlisted.is_absent(ledger_id) and unlisted.why(ledger_id) is Unlisted.NEWER
     return is_newer and unlisted.is_whole and not has_owners(txn, ledger_id) and find_times(txn, ledger_id) is None
 

@@ -44,7 +44,7 @@ class Unlisted(StrEnum):
 
 
 class UnlistedLedgers:
-    """Tells of ledgers without a node why they have none, as one snapshot knows it."""
+    """Finds out why ledgers have no node, from one snapshot."""
 
     def __init__(self, txn: Txn) -> None:
         self._txn = txn
@@ -64,7 +64,7 @@ class UnlistedLedgers:
 
     @property
     def next_ledger_id(self) -> int | Unknown:
-        """The ledger id that the metadata would give next."""
+        """The next ledger id that the metadata would assign."""
         if self.beyond is not None:
             return Unknown(
                 f"the metadata lists ledger {self.beyond}, but the next id that it assigns is {self._next_id}"
@@ -78,7 +78,7 @@ class UnlistedLedgers:
         )
 
     def why(self, ledger_id: int) -> Unlisted:
-        """Return why a ledger has no node. One that is referenced was not deleted: brokers take it off a list before they delete it."""
+        """Return why a ledger has no node. A referenced one was not deleted: brokers first remove a ledger from its list."""
         if ledger_id in self._meanwhile and ledger_id not in self._own:
             return Unlisted.UNLISTED  # its node is newer than the tree that was read
         if self._next_id is not None and ledger_id >= self._next_id and ledger_id not in self._own:
@@ -97,13 +97,13 @@ class UnlistedLedgers:
         return Unlisted.DELETED if shown else Unlisted.GONE
 
     def why_by_logs(self, ledger_id: int) -> Unlisted:
-        """As ``why``, but ZooKeeper's logs tell a ledger that is GONE from one that was deleted: they are read once, as a whole."""
+        """Return as ``why``, but DELETED for a GONE ledger whose deletion is in ZooKeeper's logs, which are read once, completely."""
         why = self.why(ledger_id)
         return Unlisted.DELETED if why is Unlisted.GONE and ledger_path(ledger_id) in self._removed else why
 
     @cached_property
     def _removed(self) -> Set[str]:
-        """The nodes of ledgers without one whose removal ZooKeeper's logs show."""
+        """Paths of ledgers that have no node and whose node's deletion is in ZooKeeper's logs."""
         # Imported here: RocksDB keeps no history, and few questions need it.
         from pulsar_admin.store.history.servers import iter_logged
 
@@ -122,7 +122,7 @@ class UnlistedLedgers:
         return self._offloaded[topic]
 
     def owners(self, ledger_id: int) -> tuple[Owner, ...]:
-        """Return who references a ledger, whether or not it has a node: of a part of an index of delayed messages, that index alone."""
+        """Return who references a ledger, whether or not it has a node; a ledger of a delayed message index has only that owner."""
         return (self.indexes[ledger_id],) if ledger_id in self.indexes else all_owners(self._txn, ledger_id)
 
     def is_absent(self, ledger_id: int) -> bool:
@@ -130,7 +130,7 @@ class UnlistedLedgers:
         return ledger_id not in self.indexes and not has_node(self._txn, ledger_id)
 
     def iter_unowned(self) -> Iterator[tuple[int, Unlisted]]:
-        """Yield the ledgers that have entries and neither a node nor an owner, with why."""
+        """Yield (ledger id, why it has no node) for ledgers with entries and neither a node nor an owner."""
         for ledger_id in find_loose_indexed(self._txn):
             with suppress(StoreError):  # a damaged row is told elsewhere
                 is_there = find_times(self._txn, ledger_id) is not None

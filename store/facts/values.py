@@ -49,9 +49,9 @@ _NAMING = tuple(prefix.encode() for prefix in NAMING_PREFIXES)
 
 
 class Usual(NamedTuple):
-    """A usual node and its value. ``ledger_id``: the ledger's, if it is a ledger's node, otherwise -1.
+    """A usual node. ``said``: its decoded value; ``ledger_id``: the ledger's if it is a ledger's node, otherwise -1.
 
-    ``says_more``: its name or its properties have facts that ``said`` lacks.
+    ``says_more``: the node's name or properties contain facts that ``said`` lacks.
     """
 
     said: UsualLedger | UsualLedgers | UsualCursor
@@ -133,11 +133,11 @@ class SeenNodes:
 
     @property
     def is_whole(self) -> bool:
-        """Whether no row that was passed is altered."""
+        """Whether none of the rows of the pass is altered."""
         return not self._altered
 
     def keep(self, txn: Txn) -> None:
-        """Keep in a snapshot which nodes are unusual, if these are not many, and of unaltered ones what all say."""
+        """Keep the unusual nodes in a snapshot if they are few, and, if no row is altered, all other results of the pass."""
         if len(self._unusual) <= _KEPT_KEYS:
             txn.memo[iter_unusual] = self._unusual
         if not self.is_whole:
@@ -214,7 +214,7 @@ def parts_of_nodes(txn: Txn, nodes: int = 50_000) -> list[NodesPart]:
 
 
 def see_nodes(reader: EntryReader, part: NodesPart) -> SeenNodes:
-    """Return what is seen of the nodes in ``part``; the snapshot of ``reader`` keeps the plain topics of ``TOPICS``, if all can be read."""
+    """Return the results of a pass over the nodes in ``part``; for ``TOPICS``, the snapshot of ``reader`` keeps the plain topics."""
     seen = SeenNodes(reader.txn)
     with reader.txn.passing_altered():  # the rules tell of them
         deque(seen.iter_unusual(reader.txn, part.first, part.end), 0)
@@ -225,7 +225,7 @@ def see_nodes(reader: EntryReader, part: NodesPart) -> SeenNodes:
 
 
 def _note(references: References, key: bytes, row: bytes, usual: Usual | None) -> bool:
-    """Note in ``references`` what a node names; False where its row cannot be read."""
+    """Add the ledgers that a node names to ``references``; return False if its row cannot be read."""
     if usual is None or usual.says_more:
         if not key.startswith(_NAMING):
             return True
@@ -258,17 +258,17 @@ _TOPIC_PARTS = 6
 
 
 class PlainNodes(NamedTuple):
-    """What the nodes of a topic say. ``ledgers``: (id, entries, bytes, closed at, 0: open) in order; ``cursors``: by name."""
+    """The nodes of a plain topic. ``ledgers``: (id, entries, bytes, time of closing or 0 if open) in order; ``cursors``: by name."""
 
     ledgers: Sequence[PlainLedger]
     cursors: list[tuple[str, PlainCursor]]
 
 
 class _PlainNodesByPath(dict[str, PlainNodes]):
-    """By path, in a snapshot of which several passes ask: a KB each of 2 ledgers and 2 cursors. A topic is added before its cursors."""
+    """Plain topics by path, kept in a snapshot for several passes: 1 KB for 2 ledgers and 2 cursors. Topics come before their cursors."""
 
     def add(self, path: str, usual: Usual | None) -> None:
-        """Add a node of ``TOPICS``, whichever it is; None for one that is not usual."""
+        """Add a node of ``TOPICS``, a topic's or a cursor's; ``usual`` is None for a node that is not usual."""
         parts, said = path.split("/", _TOPIC_PARTS), None if usual is None else usual.said
         if len(parts) < _TOPIC_PARTS + 1:
             self.add_topic(path, said.plain if isinstance(said, UsualLedgers) else None)
@@ -277,12 +277,12 @@ class _PlainNodesByPath(dict[str, PlainNodes]):
             self.add_cursor("/".join(parts[:_TOPIC_PARTS]), parts[_TOPIC_PARTS], cursor)
 
     def add_topic(self, path: str, ledgers: Sequence[PlainLedger] | None) -> None:
-        """Add the topic with the managed ledger at ``path``, without cursors, unless its list has more to say (None), or nothing."""
+        """Add the topic with the managed ledger at ``path``, yet without cursors; nothing if ``ledgers`` is None (not plain) or empty."""
         if ledgers and len(path) <= _PATH_MAX:
             self[path] = PlainNodes(ledgers, [])
 
     def add_cursor(self, topic_path: str, component: str, cursor: PlainCursor | None) -> None:
-        """Add a cursor by the last part of its path; one that has more to say takes its topic out: None, compaction's, an encoded name."""
+        """Add a cursor by the last part of its path; remove its topic if the cursor is None, compaction's, or has an encoded name."""
         topic = self.get(topic_path)
         if topic is None:
             return
@@ -298,7 +298,7 @@ class _PlainNodesByPath(dict[str, PlainNodes]):
 
 
 def find_plain_nodes(txn: Txn, path: str) -> PlainNodes | None:
-    """Return what the nodes at the managed ledger ``path`` say; None where one has more to say, and of a topic that is compacted."""
+    """Return the nodes at the managed ledger ``path`` if the topic is plain; None if a node has other facts, or if it is compacted."""
     for read in (_PlainNodesByPath, read_ahead):
         kept: dict[str, PlainNodes] | None = txn.memo.get(read)
         if kept is not None and path in kept:
@@ -324,7 +324,7 @@ def _read_plain_nodes(txn: Txn, path: str) -> PlainNodes | None:
 
 
 def read_ahead(txn: Txn, names: Iterator[TopicName]) -> Iterator[TopicName]:
-    """Yield ``names``, which are in the order of ``iter_topics``; the nodes of the next ones are read together, cheaper."""
+    """Yield ``names``, which are in the order of ``iter_topics``, and read the nodes of the next topics together, which costs less."""
     while some := [*islice(names, _AHEAD)]:
         kept: _PlainNodesByPath | None = txn.memo.get(_PlainNodesByPath)
         ahead = dict[str, PlainNodes]()
@@ -341,7 +341,7 @@ def read_ahead(txn: Txn, names: Iterator[TopicName]) -> Iterator[TopicName]:
 
 
 def _read_plain_nodes_between(txn: Txn, first: str, last: str) -> dict[str, PlainNodes]:
-    """Return by path what the nodes of plain topics say, from the path ``first`` to before ``last`` of the same namespace; not of all."""
+    """Return the nodes of plain topics by path, from the path ``first`` to before ``last`` in one namespace; some may be left out."""
     root, found, left_bytes = first.rpartition("/")[0] + "/", _PlainNodesByPath(), _AHEAD_BYTES
     size, end = len(root), tree_key(last)
     for key, row in txn.items("tree", tree_key(root), tree_key(first)):
@@ -378,7 +378,7 @@ class UnknownValues(Struct, frozen=True):
 
 
 def unknown_values(txn: Txn) -> tuple[UnknownValues, ...]:
-    """Return the values that say more than is known here, by structure."""
+    """Return the values with unknown parts, by structure."""
     unknown: dict[str, tuple[set[str], int, str]] = {}
     for key, row in iter_unusual(txn):
         if not key.startswith(_ROOTS):

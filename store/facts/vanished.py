@@ -45,8 +45,8 @@ _OF_BROKERS = ("pulsar", "sla-monitor")
 
 
 class VanishedTopic(Struct, frozen=True):
-    """A topic whose node is gone without a deletion: the ledgers of its messages that are listed, their entries and bytes, and the
-    subscriptions whose nodes are there. ``has_namespace``: whether its namespace is there; else it may be another Pulsar's."""
+    """A topic whose node is gone without a deletion: its listed message ledgers, their entries and bytes, and the
+    subscriptions whose nodes exist. ``has_namespace``: whether its namespace exists; if not, the topic may be another Pulsar's."""
 
     name: TopicName
     ledger_ids: tuple[int, ...]
@@ -105,7 +105,7 @@ class Vanished(Struct, frozen=True):
 
 
 class _LedgerOfGoneNode(Struct, frozen=True):
-    """A ledger that names the node ``owner``; ``name``: the topic of that, None where it is of no topic that this version reads."""
+    """A ledger that names a missing node ``owner``; ``name``: that node's topic, None if it belongs to no topic that this version reads."""
 
     owner: str
     name: TopicName | None
@@ -119,8 +119,10 @@ class _LedgerOfGoneNode(Struct, frozen=True):
 
 @once
 def find_bare_namespaces(txn: Txn) -> tuple[BareNamespace, ...]:
-    """Return the namespaces whose policies are gone; none where there are no policies of any, as of brokers that keep them in another store
-    (``configurationMetadataStoreUrl``), and of incomplete metadata. Brokers' own namespaces need none."""
+    """Return the namespaces whose policies are gone, except brokers' own, which need none.
+
+    None are returned if no namespace has policies, as brokers may keep them in another store (``configurationMetadataStoreUrl``), or
+    if the metadata is incomplete."""
     bare, is_whole = list[BareNamespace](), next(iter_metadata_damage(txn), None) is None
     namespaces = [one for tenant in list_all_tenants(txn) if is_whole for one in iter_namespaces(txn, tenant)]
     without = [one for one in namespaces if not has_row(txn, one.policies_path)]
@@ -194,7 +196,7 @@ def off_list_of(reader: EntryReader, name: TopicName) -> tuple[int, ...]:
 
 
 def kept_ledgers(txn: Txn) -> frozenset[int]:
-    """Return ``Vanished.kept`` where this snapshot was asked for it, else nothing."""
+    """Return ``Vanished.kept`` if ``find_vanished`` ran on this snapshot, else an empty set."""
     vanished: Vanished = txn.memo.get(find_vanished) or Vanished()
     return vanished.kept
 
@@ -210,9 +212,9 @@ def _off_list(reader: EntryReader, orphans: Iterable[_LedgerOfGoneNode]) -> dict
 
 
 def _floor(reader: EntryReader, name: TopicName) -> Position:
-    """Return the position after which an existing topic lists all its messages: its first ledger's, or an earlier one of a cursor.
+    """Return the position after which an existing topic lists all its messages: the start of its first ledger, or an earlier cursor.
 
-    The list of one that a broker has loaded is never empty.
+    A topic that a broker has loaded always lists a ledger.
     """
     floors = [LATEST]
     with suppress(StoreError):  # one that cannot be read tells nothing
@@ -288,19 +290,19 @@ def _iter_orphans(reader: EntryReader) -> Iterable[_LedgerOfGoneNode]:
 
 def _last_values(reader: EntryReader, paths: Collection[str]) -> Mapping[str, bytes]:
     """Return the last value of each node before it was deleted; a node whose deletion no log shows is left out."""
-    values: dict[str, bytes] = {}
-    values_by_path: dict[str, bytes] = {}
+    last_values: dict[str, bytes] = {}
+    deleted: dict[str, bytes] = {}
     for version in iter_logged(reader.txn.store.info.sources, lambda path: path in paths):
         if version.value is not None:
-            values[version.path] = version.value
-            values_by_path.pop(version.path, None)
-        elif version.path in values:
-            values_by_path[version.path] = values[version.path]
-    return values_by_path
+            last_values[version.path] = version.value
+            deleted.pop(version.path, None)
+        elif version.path in last_values:
+            deleted[version.path] = last_values[version.path]
+    return deleted
 
 
 def _detached(reader: EntryReader, orphans: Iterable[_LedgerOfGoneNode]) -> Iterable[DetachedView]:
-    """Yield of each topic that is there and names none its newest compacted ledger that could be named again, else the newest."""
+    """Yield, for each existing topic that names no compacted ledger, its newest one that it could name again, else its newest one."""
     detached: dict[TopicName, list[_LedgerOfGoneNode]] = defaultdict(list)
     for one in orphans:
         if one.name and one.component == claims.COMPACTED_COMPONENT and one.entries:
@@ -323,7 +325,7 @@ def _detached(reader: EntryReader, orphans: Iterable[_LedgerOfGoneNode]) -> Iter
 
 
 def keys_of_view_alone(reader: EntryReader, view: DetachedView) -> tuple[str, ...] | Unknown:
-    """Return the keys of ``view`` that the ledgers of its topic do not have."""
+    """Return the keys that ``view`` has and the ledgers of its topic do not have."""
     from pulsar_admin.store.compaction.reading import find_dropped_keys
     from pulsar_admin.store.compaction.status import read_detached
 

@@ -1,4 +1,4 @@
-"""Broken ledgers: lost metadata or entries, entries that no client gets, and what a broker does on a topic that
+"""Broken ledgers: lost metadata or entries, entries that no client gets, and how a broker treats a topic that
 lists one.
 
 Upstream (Pulsar 4.0.8): ``ManagedLedgerImpl.initialize`` drops a last ledger that BookKeeper does not know,
@@ -84,17 +84,17 @@ class Missing(Answer, frozen=True):
 
     @property
     def may_be_forgotten(self) -> bool:
-        """Whether all that names it is of a version that is known here, so that it can be taken out of that."""
+        """Whether all nodes that name the ledger are of a known version, so that it can be removed from them."""
         return not any(owner.is_of_newer for owner in self.owners)
 
     @property
     def may_be_restored(self) -> bool:
-        """Whether its metadata can be rebuilt from entries: that of a package has no more of it than its ledgers' ids."""
+        """Whether the ledger's metadata can be rebuilt from entries; a package's cannot: nothing but its ledgers' ids is known of it."""
         return all(owner.kind != "package" for owner in self.owners)
 
     @property
     def is_astray(self) -> bool:
-        """Whether other bookies than the metadata's have entries that clients would get if it named them."""
+        """Whether bookies that the metadata does not name have entries that clients would get if it named these bookies."""
         return self.outside is not None and (self.reason == GONE or not self.outside.asked)
 
 
@@ -116,7 +116,7 @@ def find_missing(txn: Txn, ledger_id: int) -> Missing | None:
 
 
 def _is_left_behind(txn: Txn, owner: Owner, ledger_id: int) -> bool:
-    """Whether only the stored list of a shadow topic names the ledger, which a broker replaces by its source's."""
+    """Whether only the stored list of a shadow topic names the ledger; a broker replaces that list by its source's."""
     if owner.kind != "managed-ledger":
         return False
     try:
@@ -173,7 +173,7 @@ def _cure(txn: Txn, missing: Missing) -> str:
 
 
 def iter_unreadable(txn: Txn) -> Iterator[Missing]:
-    """Yield the ledgers of which clients do not get all, though files have it or since bookies are gone, by id."""
+    """Yield, by id, the ledgers that clients cannot read completely although files have the entries, or because bookies are gone."""
     shortfalls, gone = coverage.read_shortfalls(txn), coverage.find_gone_bookies(txn)
     for ledger_id in sorted(shortfalls.ledgers | shortfalls.others):
         with suppress(StoreError):  # `store check` names what cannot be read
@@ -193,7 +193,7 @@ class Thinned(Struct, frozen=True):
 
 
 def iter_thinned(txn: Txn) -> Iterator[Thinned]:
-    """Yield the ledgers that bookies which are gone left with fewer copies, and nothing worse, by id."""
+    """Yield, by id, the ledgers that are completely readable, but have fewer copies because bookies are gone."""
     gone = coverage.find_gone_bookies(txn)
     for ledger_id in sorted(coverage.read_shortfalls(txn).ledgers) if gone else ():
         with suppress(StoreError):  # `store check` names what cannot be read
@@ -203,7 +203,7 @@ def iter_thinned(txn: Txn) -> Iterator[Thinned]:
 
 
 def find_thinned(txn: Txn, ledger_id: int) -> Thinned | None:
-    """Return a ledger that bookies which are gone left with fewer copies, and nothing worse; None of any other."""
+    """Return the ledger if it is completely readable, but has fewer copies because bookies are gone; else None."""
     members, gone = _members(txn, ledger_id), coverage.find_gone_bookies(txn)
     if gone.isdisjoint(members) or find_missing(txn, ledger_id) is not None:
         return None
@@ -219,7 +219,7 @@ def _members(txn: Txn, ledger_id: int) -> tuple[str, ...]:
 
 
 def _silent(txn: Txn, ledger: Ledger) -> tuple[str, ...]:
-    """Return the bookies that no longer answer and without which ``ledger`` cannot be closed."""
+    """Return the bookies that are gone and without which the open ``ledger`` cannot be closed; () if it can."""
     if not coverage.find_gone_bookies(txn) or ledger.metadata is None or ledger.metadata.state is LedgerState.CLOSED:
         return ()
     end = coverage.read_open_end(txn, ledger)
@@ -227,7 +227,7 @@ def _silent(txn: Txn, ledger: Ledger) -> tuple[str, ...]:
 
 
 def _joined(ranges: list[Range]) -> tuple[Range, ...]:
-    """Return ``ranges``, none of which overlap, in order, those that touch as one."""
+    """Return ``ranges``, which do not overlap, in order, with adjacent ones joined."""
     joined: list[Range] = []
     for first, last in sorted(ranges):
         if joined and joined[-1][1] == first - 1:
@@ -238,7 +238,7 @@ def _joined(ranges: list[Range]) -> tuple[Range, ...]:
 
 
 class BrokenLedger(Struct, frozen=True):
-    """A ledger in a topic's list of which something is lost, or not seen.
+    """A ledger in a topic's list of which something is lost or not imported.
 
     ``entries``: as the list counts them; ``lost``: ranges of them that no broker can read, ``outside_entries`` of them files have, and
     ``cure`` is the command that brings these back;
@@ -262,7 +262,7 @@ class BrokenLedger(Struct, frozen=True):
     is_damaged: bool = False
 
     def holds(self, position: Position) -> bool:
-        """Whether ``position`` is an entry that is lost, or before a first one that is lost."""
+        """Whether ``position`` is a lost entry, or is (ledger, -1) while the ledger's entry 0 is lost."""
         return position.ledger_id == self.ledger_id and any(
             first <= max(position.entry_id, 0) <= last for first, last in self.lost
         )
@@ -278,7 +278,7 @@ class BrokenLedger(Struct, frozen=True):
 
     @property
     def fate(self) -> str:
-        """What became of an entry that is ``lost``: a verb."""
+        """The predicate for an entry in ``lost``: that it is lost, or reaches no client."""
         return "reaches no client" if self.cure else "is lost"
 
     def not_seen(self) -> str:
@@ -323,7 +323,7 @@ class BrokenLedger(Struct, frozen=True):
         return f"it is lost, with {counted(self.entries, 'entry')}"
 
     def broker(self) -> str:
-        """Say what a broker does there."""
+        """Return a sentence about what a broker does at the loss."""
         if self.stops_loading:
             return (
                 f"a broker cannot load the topic ({'BKLedgerRecoveryException' if self.reason == GONE else _DAMAGED})"
@@ -344,7 +344,7 @@ class BrokenLedger(Struct, frozen=True):
 
 
 def find_broken(txn: Txn, topic: Topic) -> tuple[BrokenLedger, ...]:
-    """Return the ledgers of ``topic`` of which something is lost or not seen; two look-ups for each that is whole."""
+    """Return the ledgers of ``topic`` of which something is lost or not imported; two look-ups for each whole ledger."""
     suspects = (ledger for ledger in topic.ledgers if not is_whole(txn, ledger) or _may_go_on(txn, ledger))
     return tuple(broken for ledger in suspects if (broken := find_broken_ledger(txn, topic, ledger)) is not None)
 
@@ -400,7 +400,7 @@ def find_broken_ledger(txn: Txn, topic: Topic, listed: TopicLedger) -> BrokenLed
 
 
 def end_unseen(txn: Txn, listed: TopicLedger) -> tuple[int | None, tuple[str, ...]]:
-    """Return from which entry on an open ledger may have more on bookies that are not imported, and on which; None: it ends here."""
+    """Return (entry id from which on an open ledger may have more, bookies that are not imported and may have it); (None, ()) for none."""
     if not _may_go_on(txn, listed):
         return None, ()
     end = coverage.read_open_end(txn, read_ledger(txn, listed.ledger_id))

@@ -1,4 +1,4 @@
-"""What a lost ledger that a topic does not list itself keeps from it: its compacted view, and the policies that its namespace keeps in
+"""Losses outside a topic's own ledgers that affect it: of its compacted view, and of the topic policies in its namespace's
 ``__change_events``. Imports little: most topics have neither.
 """
 

@@ -24,7 +24,7 @@ class CompactedView(Struct, frozen=True):
 
 
 class CompactedMessageEntry(Struct, frozen=True):
-    """One entry of a compacted ledger: where it was, and itself."""
+    """One entry of a compacted ledger, and its original position in the topic."""
 
     entry_id: int
     position: Position

@@ -1,4 +1,4 @@
-"""How old what a store holds is: when it was read from its sources, and the time that it is a copy of.
+"""The age of a store's content: when it was read from its sources, and the time whose state it shows.
 
 Rows (database ``state``): ``refreshed``, the time of the last refresh or addition in epoch ms, as decimal digits; ``as-of``, the copy's own
 time in the same way, a blank, and one of ``SAID_BY``.
@@ -28,14 +28,14 @@ SAID_BY: Mapping[str, str] = {
 
 
 class AsOf(Struct, frozen=True):
-    """The copy's own time, epoch ms: the latest moment that it tells of; ``source``: of ``SAID_BY``."""
+    """The copy's own time, epoch ms: the latest moment whose state it may show; ``source``: a key of ``SAID_BY``."""
 
     time_ms: int
     source: str
 
     @property
     def said_by(self) -> str:
-        """What tells the time, in words."""
+        """The source of the time, in words."""
         return SAID_BY.get(self.source, f"by {self.source}")
 
 
@@ -44,7 +44,8 @@ GIVEN, CLOCK = "given", "clock"
 
 
 class Now(Struct, frozen=True):
-    """The time that ages are counted at, epoch ms; ``source``: of ``SAID_BY``, ``GIVEN`` or ``CLOCK``; ``clock_ms``: that of the asking."""
+    """The time at which ages are counted, epoch ms. ``source``: a key of ``SAID_BY``, ``GIVEN`` or ``CLOCK``; ``clock_ms``: the clock's
+    time."""
 
     time_ms: int
     source: str
@@ -52,7 +53,7 @@ class Now(Struct, frozen=True):
 
     @classmethod
     def of(cls, as_of: AsOf | None, clock_ms: int, *, is_given: bool = False) -> Now:
-        """Return the time of a copy, unless another is given, or it tells none: that of the asking."""
+        """Return the copy's own time; ``clock_ms`` if the copy has none, or if ``is_given``: then the caller chose that time."""
         if is_given or as_of is None:
             return cls(clock_ms, GIVEN if is_given else CLOCK, clock_ms)
         return cls(as_of.time_ms, as_of.source, clock_ms)
@@ -70,7 +71,7 @@ class Now(Struct, frozen=True):
 
 
 def find_as_of(txn: Txn) -> AsOf | None:
-    """Return the copy's own time; None where nothing in it tells, or an older version imported it. Raises IndexCorrupt."""
+    """Return the copy's own time; None if nothing in it shows that, or if an older version imported it. Raises IndexCorrupt."""
     row = txn.get("state", _AS_OF)
     if row is None:
         return None
@@ -81,26 +82,26 @@ def find_as_of(txn: Txn) -> AsOf | None:
 
 
 def put_as_of(txn: Txn, found: AsOf) -> None:
-    """Write what the copy's own time is."""
+    """Write the row of the copy's own time."""
     txn.put("state", _AS_OF, f"{found.time_ms} {found.source}".encode())
 
 
 class CopyAge(Struct, frozen=True):
-    """Times in ms. ``read_ms``: of the import, or of the last refresh; ``end_ms``: the time up to which the copy can know of anything."""
+    """Times in ms. ``read_ms``: of the import, or of the last refresh; ``end_ms``: the time up to which the copy can contain anything."""
 
     read_ms: int
     end_ms: int
 
 
 def read_copied_ms(txn: Txn) -> int:
-    """Return the time of the last import, addition or refresh, that of its making for a store that nothing was imported into."""
+    """Return the time of the last import, addition or refresh; for a store without imports, the time of its creation."""
     refreshed = txn.get("state", _REFRESHED)
     imported = (int(source.get("imported", 0)) for source in txn.store.info.sources)
     return max(imported, default=txn.store.info.created_ms) if refreshed is None else int(refreshed)
 
 
 def read_copy_age(txn: Txn) -> CopyAge:
-    """Return how old what a store holds is; where it does not tell its own time, files of others were written last when they were."""
+    """Return the age of a store's content; without a copy time of its own, ``end_ms`` is the latest write to an imported file."""
     read_ms, as_of = read_copied_ms(txn), find_as_of(txn)
     if as_of is not None:
         return CopyAge(read_ms, as_of.time_ms)

@@ -1,4 +1,4 @@
-"""What counts as a topic, as a subscription, and as bytes on disk: once, for every screen."""
+"""Defines, for every screen, what counts as a topic, as a subscription, and as bytes on disk."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class TopicCounts(Struct, frozen=True):
     compactions: int = 0
 
     def of(self, name: TopicName, cursors: Iterable[str]) -> TopicCounts:
-        """Return these and one more topic, with its durable ``cursors``."""
+        """Return these counts plus one topic, with its durable ``cursors``."""
         if name.is_system:
             return TopicCounts(self.topics, self.system_topics + 1, self.subscriptions, self.compactions)
         names = list(cursors)
@@ -47,7 +47,7 @@ class TopicCounts(Struct, frozen=True):
         )
 
     def __add__(self, other: TopicCounts) -> TopicCounts:
-        """Return both together."""
+        """Return the sums of both."""
         return TopicCounts(*map(add, astuple(self), astuple(other)))
 
 
@@ -62,9 +62,9 @@ def subscriptions_text(subscriptions: int, compactions: int) -> str:
 
 
 def subscriptions_of(topic: Topic, cursors: Iterable[Cursor]) -> list[Cursor]:
-    """Return those of ``cursors`` that are subscriptions of ``topic``; the entries that they have not acknowledged are its backlog.
+    """Return those of ``cursors`` that are subscriptions of ``topic``, whose unacknowledged entries are its backlog.
 
-    Of a system topic a broker reads all, and acknowledges nothing of some: no backlog that anybody waits for.
+    A system topic has none: its brokers read everything, and may never acknowledge, so nobody waits for a backlog.
     """
     return [] if topic.name.is_system else [cursor for cursor in cursors if is_consumed(cursor.name)]
 
@@ -80,12 +80,12 @@ class DiskBytes(Answer, frozen=True):
 
     @property
     def total(self) -> int:
-        """All that is known."""
+        """The sum of all known bytes."""
         return self.entry_logs + self.journals + (self.leftovers or 0)
 
 
 def read_disk_bytes(txn: Txn) -> DiskBytes:
-    """Return what the catalogued files of a store, and the leftovers beside them, take; a file that is gone counts as it was imported."""
+    """Return the bytes of a store's catalogued files and of the leftovers in their directories; a missing file has its imported size."""
     sizes = dict.fromkeys(FileKind, 0)
     for log in iter_logs(txn):
         sizes[FileKind(log.kind)] += log.size_bytes

@@ -13,7 +13,7 @@ not imported  a bookie that should have it may run, and is not imported: its sta
 It also tells which bookies were not imported or lack a journal, and where BookKeeper's recovery would close an unclosed ledger.
 
 Row (database ``state``): ``bookies``, JSON {"imported": [ids], "absent": [ids], "unknown": [ids]}; there where they are known.
-``unknown``: imported ones that metadata, which is there, names nowhere, neither in a cookie nor in an ensemble.
+``unknown``: imported bookies that the imported metadata names neither in a cookie nor in an ensemble.
 """
 
 from __future__ import annotations
@@ -94,12 +94,12 @@ class Stripe(Struct, frozen=True):
     write_quorum: int
 
     def write_set(self, entry_id: int) -> tuple[str, ...]:
-        """Return the bookies that entry ``entry_id`` is written to, in the order they are asked in."""
+        """Return the bookies to which entry ``entry_id`` is written, in the order in which clients read from them."""
         size = len(self.members)
         return tuple(self.members[(entry_id + place) % size] for place in range(self.write_quorum))
 
     def residues(self, bookie: str) -> tuple[int, ...]:
-        """Return which entry ids modulo the ensemble's size ``bookie`` is written, ascending."""
+        """Return, ascending, the entry ids modulo the ensemble's size that are written to ``bookie``."""
         return _residues(self.members, self.write_quorum, bookie)
 
     def counts(self) -> list[int]:
@@ -108,7 +108,7 @@ class Stripe(Struct, frozen=True):
         return [(self.last - residue) // size - (self.first - 1 - residue) // size for residue in range(size)]
 
     def count(self, bookie: str) -> int:
-        """Return how many of the entries ``bookie`` is written."""
+        """Return how many of the entries are written to ``bookie``."""
         counts = self.counts()
         return sum(counts[residue] for residue in self.residues(bookie))
 
@@ -172,12 +172,12 @@ class AbsentBookies(Struct, frozen=True):
         return f"{self.counts()}: entries that only {listed(self.absent, 5)} {plural(len(self.absent), 'has', 'have')} are not seen"
 
     def hint(self) -> str:
-        """Return how they come in."""
+        """Return a hint with the command that imports them."""
         return bring_hint(self.absent[0])
 
 
 def bring_hint(bookie_id: str) -> str:
-    """Return how a bookie that is not imported comes in."""
+    """Return a hint with the command that imports a bookie."""
     return f"import its disks: pulsar-admin store add bookie {shell_word(bookie_id)}=DIR,DIR"
 
 
@@ -200,7 +200,7 @@ def absent_in(txn: Txn, members: Iterable[str]) -> tuple[str, ...]:
 
 @once
 def _split_bookies(txn: Txn) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
-    """Return (imported, absent, gone)."""
+    """Return the ids of bookies that are imported, absent (not imported, but may run) and gone (without a cookie)."""
     kept = _read_bookies_row(txn)
     imported, named, _ = ((), (), None) if kept is None else kept
     cookies = {*iter_children(txn, COOKIES)} if named else set()
@@ -220,7 +220,7 @@ def _read_bookies_row(txn: Txn) -> tuple[tuple[str, ...], tuple[str, ...], tuple
 
 
 def renamed_row(txn: Txn, old: str, new: str) -> Step | None:
-    """Return the step by which the row of bookies has ``new`` in the place of ``old``; None without a row."""
+    """Return the step that replaces the bookie id ``old`` by ``new`` in the row of bookies; None without a row."""
     row = txn.get("state", _BOOKIES_ROW)
     if row is None:
         return None
@@ -236,20 +236,20 @@ def _ids(found: object) -> tuple[str, ...]:
 
 
 def find_unknown_bookies(txn: Txn) -> tuple[str, ...] | None:
-    """Return the imported bookies that the metadata names nowhere; None where that is not known, as without metadata."""
+    """Return the imported bookies that the metadata names nowhere; None if that is unknown, as without metadata."""
     kept = _read_bookies_row(txn)
     return None if kept is None else kept[2]
 
 
 def knows_no_bookie(txn: Txn) -> bool:
-    """Whether there are imported bookies and metadata, and that names none of them."""
+    """Whether metadata and bookies were imported, and the metadata names none of these bookies."""
     unknown = find_unknown_bookies(txn)
     return bool(unknown) and set(unknown or ()) == {*_split_bookies(txn)[0]}
 
 
 def members_of(path: str, value: bytes) -> frozenset[str]:
-    """Return the bookies in the ensembles of the ledger whose node at ``path`` has ``value``; none of one that cannot be read: `store
-    check` names it."""
+    """Return the bookies in the ensembles of the ledger whose node at ``path`` has ``value``; none if it cannot be decoded, which ``store
+    check`` reports."""
     try:
         return decode_members(value, path)
     except StoreError:
@@ -259,10 +259,10 @@ def members_of(path: str, value: bytes) -> frozenset[str]:
 def index_absent_bookies(
     store: Store, txn: Txn, left_out: Collection[str] = (), members: Collection[str] | None = None
 ) -> None:
-    """Find the absent bookies among those of the cookies and of every ledger's ensembles, and keep them in ``txn``.
+    """Find the absent bookies among those with cookies and in ledgers' ensembles, and write the row of bookies in ``txn``.
 
-    If an imported bookie has no id it cannot be identified, and nothing is kept. ``left_out``: those of
-    another cluster; ``members``: ``members_of`` all ledgers, None: the tree is read for that.
+    If an imported bookie has no id, absent ones cannot be determined, and the row is deleted. ``left_out``: bookies of
+    another cluster; ``members``: the sum of ``members_of`` for all ledgers, None: the tree is read for them.
     """
     ids = [bookie.bookie_id for bookie in iter_imported_bookies(store.info)]
     imported = [bookie_id for bookie_id in ids if bookie_id not in left_out]
@@ -292,9 +292,9 @@ _SHORT_LEDGERS = "short ledgers"
 
 
 class Disks(Struct, frozen=True):
-    """Whose the imported files are. ``by_file``: file id → bookie id, "" where nothing proves one; ``own``: files written here;
-    ``imported``: bookie ids; ``tells``: whether this store knows which file has which entries; ``gone``: bookies that ledgers name, and
-    that are neither here nor of the cluster."""
+    """The bookies of the catalogued files. ``by_file``: file id → bookie id, "" if unknown; ``own``: files that this tool wrote;
+    ``imported``: bookie ids; ``tells``: whether the store records which file has which entries; ``gone``: bookies that ledgers name,
+    but that are neither imported nor members of the cluster."""
 
     by_file: Mapping[int, str]
     own: frozenset[int]
@@ -315,8 +315,8 @@ class Disks(Struct, frozen=True):
 class BookieCopies(Answer, frozen=True):
     """What one bookie serves of the entries that it should have: good records, damaged ones alone, none (``missing``, as far as is known).
 
-    ``differing``: of those held, the ones with other bytes than the copy that is read here. Not imported: nobody knows, unless it is
-    ``gone``: then all are missing. ``unserved``: of those missing, the ones in records that no start makes it serve.
+    ``differing``: how many of ``held`` differ from the copy that this store reads. A bookie that is not imported has unknown copies,
+    unless it is ``gone``: then all are missing. ``unserved``: how many of ``missing`` are in records that it does not serve after a start.
     """
 
     bookie: str
@@ -331,7 +331,7 @@ class BookieCopies(Answer, frozen=True):
 
     @property
     def lacks(self) -> str:
-        """What it lacks, for a person; "" when nothing."""
+        """What the bookie lacks, in words; "" if it lacks nothing."""
         if not self.imported:
             return f"{self.bookie}: {'gone' if self.gone else 'not imported'}" if self.expected else ""
         counts = (
@@ -346,9 +346,9 @@ class BookieCopies(Answer, frozen=True):
 class Coverage(Answer, frozen=True):
     """How many copies there are of a ledger's entries.
 
-    ``on``: entries on 0, 1, 2, … of the bookies that should have them, those imported; ``unknown``: entries that a bookie which is not
-    imported should have; ``short``: that an imported one, or one that is gone, should have and has not; ``lost``: that are nowhere;
-    ``outside``: that are outside what clients ask; ``lowest``: copies of the worst of the short ones, the write quorum where none is.
+    ``on``: how many entries are on 0, 1, 2, … of the imported bookies that should have them. Counts of entries: ``unknown``: a bookie that
+    is not imported should have them; ``short``: an imported or gone bookie should have them and does not; ``lost``: they are nowhere;
+    ``outside``: only where clients do not read them. ``lowest``: the copies of the worst short entry, or the write quorum.
     """
 
     bookies: tuple[BookieCopies, ...]
@@ -360,7 +360,7 @@ class Coverage(Answer, frozen=True):
     outside: int = 0
 
     def text(self, entries: int) -> str:
-        """Return a sentence about the missing ones of a ledger's ``entries``."""
+        """Return a sentence about the missing copies of a ledger with ``entries`` entries."""
         where = "; ".join(row.lacks for row in self.bookies if (row.imported or row.gone) and row.lacks)
         counts = ((self.lost, "on none"), (self.outside, "only where no client can read them"))
         lost = ", ".join(f"{counted(count, 'entry is', 'entries are')} {what}" for count, what in counts if count)
@@ -388,7 +388,7 @@ def read_disks(txn: Txn) -> Disks:
 
 
 def find_lone_bookie(txn: Txn) -> str:
-    """Return the one bookie that all files are from, and that the location index tells of; "" where there are several, or none is known."""
+    """Return the bookie that all files are from and that the location index covers; "" if there are several, or if it is unknown."""
     disks = read_disks(txn)
     bookies = {*disks.by_file.values()}
     is_told = disks.tells and disks.imported and not has_copies(txn) and not disks.own
@@ -398,7 +398,7 @@ def find_lone_bookie(txn: Txn) -> str:
 def read_coverage(txn: Txn, ledger: Ledger, last_entry_id: int | None = None) -> Coverage | None:
     """Return how many copies there are of ``ledger``'s entries, to its end or ``last_entry_id``.
 
-    None where nothing tells: a ledger without metadata, one written here, a store that does not know whose its files are.
+    None if it is unknown: for a ledger without metadata or written by this tool, or if the bookies of files are unknown.
     """
     disks = read_disks(txn)
     if ledger.metadata is None or not disks.tells or not disks.imported:
@@ -422,8 +422,9 @@ def read_coverage(txn: Txn, ledger: Ledger, last_entry_id: int | None = None) ->
 
 
 def _count_whole(metadata: LedgerMetadata, last: int, bitmaps: Mapping[str, BitMap64]) -> Coverage | None:
-    """Return the coverage of a ledger whose every entry is where it should be, and nothing else; None of any other: nearly all
-    ledgers are such, and this takes a fifth of the time."""
+    """Return the coverage of a ledger if each of its bookies has exactly the entries that it should have, else None.
+
+    Nearly all ledgers are like this, and ``count_copies`` takes five times as long."""
     first_entry_id, members = metadata.segments[0]
     if len(metadata.segments) > 1 or first_entry_id or last >= _PATTERN_ENTRIES or len(set(members)) < len(members):
         return None
@@ -457,7 +458,7 @@ def _pattern(residues: tuple[int, ...], size: int) -> BitMap64:
 
 
 def _count_alone(txn: Txn, ledger: Ledger, metadata: LedgerMetadata, last: int) -> Coverage:
-    """Return the coverage of a cluster with one bookie: what the location index lacks. Loads no numpy."""
+    """Return the coverage of a ledger of a cluster with one bookie, from the gaps in the location index. Loads no numpy."""
     (bookie,) = ensemble_bookies(metadata)
     gaps = [pair for pair in missing_ranges(txn, ledger) if pair[0] <= last]
     missing = sum(min(end, last) - start + 1 for start, end in gaps)
@@ -529,17 +530,17 @@ def count_copies(
 
 
 def _outside(stripes: list[Stripe], known: frozenset[str], found: Array, held: Mapping[str, Array]) -> Array:
-    """Return the entries of ``stripes`` that a file has (``held``), none of them in ``found``, whose every bookie is ``known``: ids, i64,
-    ascending."""
+    """Return the ids (i64, ascending) of entries of ``stripes`` that files have (``held``), but that are not in ``found`` although all
+    their bookies are ``known``."""
     import numpy as np
 
-    left = np.setdiff1d(np.concatenate([np.empty(0, np.int64), *held.values()]), found)
-    told = np.zeros(len(left), bool)
-    for stripe in stripes if len(left) else ():
+    unserved = np.setdiff1d(np.concatenate([np.empty(0, np.int64), *held.values()]), found)
+    is_outside = np.zeros(len(unserved), bool)
+    for stripe in stripes if len(unserved) else ():
         size = len(stripe.members)
         table = np.array([known.issuperset(stripe.write_set(residue)) for residue in range(size)])
-        told |= (left >= stripe.first) & (left <= stripe.last) & table[left % size]
-    outside: Array = left[told]
+        is_outside |= (unserved >= stripe.first) & (unserved <= stripe.last) & table[unserved % size]
+    outside: Array = unserved[is_outside]
     return outside
 
 
@@ -560,8 +561,8 @@ def _written_to(stripes: list[Stripe], bookie: str, entry_ids: Array) -> Array:
 def _shortfall(
     stripes: list[Stripe], known_bookies: frozenset[str], found: Array, counts: Array, lowest: int
 ) -> tuple[int, int, int, int]:
-    """Return (unknown, short, lost or outside, lowest) of ``Coverage``; ``found``: entries with as many copies as ``counts`` says;
-    ``lowest``: of a whole one."""
+    """Return ``Coverage``'s unknown, short, lost plus outside, and lowest. ``found``, ``counts``: entries and their numbers of copies;
+    ``lowest``: the copies of a complete entry."""
     import numpy as np
 
     unknown = short = lost = 0
@@ -588,8 +589,8 @@ def _shortfall(
 
 
 class UnservedEntries(Answer, frozen=True):
-    """Entries that files have and that no bookie serves which clients ask: ``ranges``, both ends included. ``bookies``: whose files have
-    them; ``asked``: those of these that clients ask, which have them in records that they do not serve."""
+    """Entries that files have, but that none of the bookies which clients ask serves. ``ranges``: both ends included; ``bookies``: whose
+    files have them; ``asked``: those of these bookies that clients ask, but that do not serve their records."""
 
     ranges: tuple[tuple[int, int], ...]
     bookies: tuple[str, ...]
@@ -602,8 +603,9 @@ class UnservedEntries(Answer, frozen=True):
 
 
 def find_outside(txn: Txn, ledger: Ledger, *, closed: bool = True) -> UnservedEntries | None:
-    """Return the entries up to ``ledger``'s end that are outside what clients ask, None where none is. Not ``closed``: no client can open
-    it, and all of its entries are outside."""
+    """Return the entries up to ``ledger``'s end that files have and that clients do not get, None for none.
+
+    ``closed`` False: no client can open the ledger, so none of its entries is readable."""
     disks, metadata = read_disks(txn), ledger.metadata
     if metadata is None or disks.unknown is not None or ledger.sums is None:
         return None
@@ -660,7 +662,7 @@ def served_of(txn: Txn, ledger_id: int, bookie: str, entry_ids: Array) -> Array:
 
 
 def served_elsewhere(txn: Txn, ledger: Ledger, bookie: str, entry_ids: Array) -> Array:
-    """Return those of ``entry_ids`` (i64, ascending) up to ``ledger``'s end that clients get of another of its bookies than ``bookie``."""
+    """Return those of ``entry_ids`` (i64, ascending) up to ``ledger``'s end that bookies of it other than ``bookie`` serve."""
     import numpy as np
 
     disks, metadata = read_disks(txn), ledger.metadata
@@ -688,8 +690,8 @@ def _ranges_of(entry_ids: Array) -> tuple[tuple[int, int], ...]:
 
 
 class EntryGap(Struct, frozen=True):
-    """Entries ``first`` to ``last``, both included, that no file has. ``bookies``: those not imported that should have them; where
-    there are none, the entries are lost."""
+    """Entries ``first`` to ``last``, both included, that no file has. ``bookies``: bookies that should have them and are not imported;
+    if there are none, the entries are lost."""
 
     first: int
     last: int
@@ -697,8 +699,8 @@ class EntryGap(Struct, frozen=True):
 
 
 def iter_entry_gaps(txn: Txn, ledger: Ledger, ranges: Sequence[tuple[int, int]]) -> Iterator[EntryGap]:
-    """Yield ``ranges``, which no file has of ``ledger``'s entries, by who should have them; take as many as are needed: striped gaps are
-    many."""
+    """Yield ``ranges`` of ``ledger``'s entries, which no file has, split by the bookies that should have them. Striped gaps are many: read
+    only as many as needed."""
     if ledger.metadata is None:
         return
     absent = absent_ids(txn)
@@ -736,7 +738,7 @@ def absent_of(txn: Txn, ledger_id: int) -> tuple[str, ...]:
 
 
 def _split(stripe: Stripe, absent: frozenset[str]) -> Iterator[EntryGap]:
-    """Yield the entries of ``stripe`` in runs that ``absent`` bookies should have, or none of them."""
+    """Yield the entries of ``stripe`` in runs: those that ``absent`` bookies should have, and those that none of these should have."""
     size = len(stripe.members)
     lacking = [tuple(sorted(absent.intersection(stripe.write_set(residue)))) for residue in range(size)]
     if all(lacking) or not any(lacking):
@@ -809,7 +811,7 @@ def read_damaged(txn: Txn) -> dict[int, list[tuple[str, int, bool]]]:
 
 
 def believable_end(last_entry_id: int, ensemble_size: int, records: int) -> int:
-    """Return the last entry that ``records`` damaged records after the last good one can be: their ids may also be damaged."""
+    """Return the highest entry id that ``records`` damaged records after the last good entry can have; their own ids prove nothing."""
     return last_entry_id + ensemble_size * records
 
 
@@ -920,7 +922,7 @@ def gone_quorum(metadata: LedgerMetadata, gone: Collection[str]) -> tuple[str, .
 
 
 def is_final(txn: Txn, ledger_id: int) -> bool:
-    """Whether a ledger is whole, as far as is known, and ``read_open_end`` has it closed, or closed after its last entry for certain."""
+    """Whether a ledger is known to be whole without damaged records: it is closed, or a recovery certainly keeps all its entries."""
     try:
         return find_whole(txn, ledger_id) is not None and ledger_id not in read_damaged(txn)
     except StoreError:
@@ -928,7 +930,7 @@ def is_final(txn: Txn, ledger_id: int) -> bool:
 
 
 def read_confirmed(txn: Txn, ledger: Ledger) -> Coverage | None:
-    """Return the coverage of the entries that were acknowledged for certain: what was in flight need not be on every bookie yet."""
+    """Return the coverage of the entries that were certainly acknowledged; later ones need not be on every bookie yet."""
     end = read_open_end(txn, ledger)
     return read_coverage(txn, ledger, None if end is None else end.last_add_confirmed)
 
@@ -950,7 +952,7 @@ class Shortfalls(Struct, frozen=True):
 
 @once
 def read_shortfalls(txn: Txn) -> Shortfalls:
-    """Look at the copies of all ledgers, once in a transaction."""
+    """Return the shortfalls of all ledgers, computed once per transaction."""
     short, absent = set[int](), Counter[str]()
     lone, ledger_ids = _read_lone(txn)
     all_whole, damaged = _find_all_whole(txn, lone), None
@@ -982,7 +984,7 @@ def read_shortfalls(txn: Txn) -> Shortfalls:
 
 
 def find_whole_ledgers(txn: Txn) -> None:
-    """Look at all ledgers, so that ``find_whole`` tells of each of the many that are asked for next; what cannot be read is told there."""
+    """Check all ledgers, so that ``find_whole`` is quick for the many to come; errors are left to the code that reads the ledgers."""
     altered: list[bytes] = []
     with suppress(StoreError), txn.passing_altered(altered.append):
         read_shortfalls(txn)
@@ -991,7 +993,7 @@ def find_whole_ledgers(txn: Txn) -> None:
 
 
 class _LedgersOneByOne(WholeLedgers):
-    """The same, each looked at when it is asked for, or some ahead."""
+    """``WholeLedgers`` that checks each ledger when it is looked up, or some ahead."""
 
     def __init__(self, txn: Txn) -> None:
         super().__init__()
@@ -1007,7 +1009,7 @@ class _LedgersOneByOne(WholeLedgers):
         return self._last[ledger_id]
 
     def look_ahead(self, ledger_ids: Iterable[int]) -> None:
-        """Look at ledgers that are asked for next together, at half the cost."""
+        """Check the ledgers that are looked up next together, at half the cost."""
         self._ahead = self._look(ledger_ids)
 
     def _look(self, ledger_ids: Iterable[int]) -> dict[int, WholeLedger | None]:
@@ -1025,20 +1027,20 @@ class _LedgersOneByOne(WholeLedgers):
 
 
 def look_at_ledgers_one_by_one(txn: Txn) -> None:
-    """Make ``find_whole`` look at single ledgers instead of all: for questions about some of very many."""
+    """Make ``find_whole`` check single ledgers instead of all: for queries about some of very many."""
     if WholeLedgers not in txn.memo:
         txn.memo[WholeLedgers] = _LedgersOneByOne(txn)
 
 
 def look_ahead(txn: Txn, ledger_ids: Iterable[int]) -> None:
-    """Look at single ledgers that are asked for next together, where ``look_at_ledgers_one_by_one`` said so."""
+    """After ``look_at_ledgers_one_by_one``, check the ledgers that are looked up next together; otherwise do nothing."""
     kept: WholeLedgers | None = txn.memo.get(WholeLedgers)
     if isinstance(kept, _LedgersOneByOne):
         kept.look_ahead(ledger_ids)
 
 
 def _read_lone(txn: Txn) -> tuple[LoneLedgers, Iterable[int]]:
-    """Return the ledgers of the metadata that the one bookie of all files has alone, and the ids of every one in the same order.
+    """Return the ledgers whose only bookie is the one that all files are from, and the ids of all listed ledgers in the same order.
 
     Raises IndexCorrupt.
     """
@@ -1062,7 +1064,7 @@ _EXACT = 1 << 61
 
 
 def _find_all_whole(txn: Txn, lone: LoneLedgers) -> WholeLedgers:
-    """Return which ledgers are whole, by ``_find_whole``; of many, numpy recognizes nearly all at a third of its cost."""
+    """Return the ledgers that are whole by ``_find_whole``; if they are many, numpy recognizes nearly all at a third of the cost."""
     whole = WholeLedgers()
     is_many = len(lone) >= _MANY_LEDGERS and not any(has_any_rows(txn, kind) for kind in (UNSERVED, FAILING))
     for start in range(0, len(lone), _CHUNK_LEDGERS):
@@ -1087,7 +1089,7 @@ def _find_all_whole(txn: Txn, lone: LoneLedgers) -> WholeLedgers:
 def _add_recognized(
     whole: WholeLedgers, some: LoneLedgers, rows: Sequence[bytes], find: Callable[[int, LoneLedger], WholeLedger | None]
 ) -> None:
-    """Add those of ``some`` to ``whole`` that are, with time ``rows``; ``find`` tells of the unusual ones."""
+    """Add the whole ledgers of ``some`` to ``whole``. ``rows``: their time rows; ``find``: checks an unusual ledger."""
     import numpy as np
 
     ids, last_entry_ids, lengths, closed = (np.frombuffer(column, column.typecode) for column in some.columns)
@@ -1115,7 +1117,7 @@ def _add_recognized(
 def _find_whole(
     txn: Txn, ledger_id: int, found: LoneLedger, find_times: Callable[[int], bytes | memoryview | None]
 ) -> WholeLedger | None:
-    """Return what a ledger has whose one bookie has every entry and serves it, as most are; None of any other."""
+    """Return a ledger if its one bookie has and serves every entry, as is usual; else None."""
     if has_unserved(txn, ledger_id) or (not found.is_closed and has_rows(txn, FAILING, ledger_id)):
         return None
     try:
@@ -1153,7 +1155,7 @@ class AbsentJournals(Struct, frozen=True):
         )
 
     def hint(self) -> str:
-        """Return how it comes in."""
+        """Return a hint about how to import the journals."""
         bookie = next((name for name in self.bookies if "/" not in name), "")
         if bookie:
             return f"import its journal directory: pulsar-admin store add bookie {shell_word(bookie)}=DIR"
@@ -1161,9 +1163,9 @@ class AbsentJournals(Struct, frozen=True):
 
 
 def find_absent_journals(txn: Txn) -> AbsentJournals | None:
-    """Return which bookies of a store's sources have no journal; None when all have, or when nothing can have been there only.
+    """Return the bookies of a store's sources without a journal; None if all have one, or if no entry can have been only in a journal.
 
-    A ledger that is closed and has all its entries lacks nothing, whatever a journal says.
+    A closed ledger with all its entries lacks nothing, with or without a journal.
     """
     logs = list(iter_logs(txn))
     journals, disks = {log.disk for log in logs if log.kind == FileKind.JOURNAL}, {log.disk for log in logs}
@@ -1179,7 +1181,7 @@ def find_absent_journals(txn: Txn) -> AbsentJournals | None:
 
 
 def _disk_names(bookie: Bookie) -> Iterator[str]:
-    """Yield what ``LogFile.disk`` is of the bookie's files."""
+    """Yield the values that ``LogFile.disk`` has for files of the bookie."""
     yield bookie.bookie_id
     yield from map(str, bookie.directories)
 
@@ -1195,7 +1197,7 @@ def _may_lack_entries(txn: Txn, ledger_id: int) -> bool:
 
 
 class UnderReplicated(Answer, frozen=True):
-    """A ledger with entries on too few bookies; what ``short``, ``lowest``, ``lost`` and ``unknown`` are: ``Coverage``.
+    """A ledger with entries on too few bookies; ``short``, ``lowest``, ``lost`` and ``unknown`` are those of ``Coverage``.
 
     ``bookies``: those that lack, or may lack, entries.
     """

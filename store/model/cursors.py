@@ -43,7 +43,7 @@ REPLICATOR_PREFIX = "pulsar.repl."
 
 
 class CursorSource(StrEnum):
-    """What says where a cursor stands."""
+    """The source of a cursor's position."""
 
     METADATA = "metadata"
     """ManagedCursorInfo: the cursor has no ledger."""
@@ -58,7 +58,7 @@ class CursorSource(StrEnum):
 
 
 class Cursor(Struct, frozen=True):
-    """A cursor as it really stands. ``recoverable``: what the entries of a ledger without metadata still say, which no broker will see.
+    """A cursor with its actual state. ``recoverable``: the state in entries of a ledger without metadata, which no broker can read.
 
     ``ahead``: the position that is stored, where that is ahead of the topic's end: a broker that loads the topic starts the cursor there.
     """
@@ -84,7 +84,7 @@ class Cursor(Struct, frozen=True):
 
 
 def cursor_of_nobody(topic: Topic) -> Cursor:
-    """Return the cursor that a subscription created at the beginning of a topic would have: everything waits. Its name is empty."""
+    """Return the cursor, with an empty name, of a subscription at the beginning of a topic: its backlog is the whole topic."""
     state = CursorState(topic.first_position)
     stat = NodeStat(0, 0, 0, 0, False)
     return Cursor(topic.name, "", stat, CursorInfo(-1), state, CursorSource.NONE)
@@ -105,17 +105,17 @@ def iter_selected_cursors(
     *,
     unsubscribed: bool,
 ) -> Iterator[tuple[Topic, Cursor]]:
-    """Yield the cursor of a subscription (None: those of all but the broker's own), as ``read`` reads it, in every topic of a selection.
+    """Yield (topic, cursor), as ``read`` reads it, of a subscription (None: of all but the broker's own) in every topic of a selection.
 
-    A named topic must have the subscription; among all topics, or those of a pattern, topics without it are skipped, and with
-    ``unsubscribed`` among several named ones, too. Then a topic without any subscription has the cursor of nobody.
+    A named topic must have the subscription. Topics without it are skipped if all topics or a pattern are selected, and with
+    ``unsubscribed`` also if several are named. With ``unsubscribed`` and no ``subscription``, a topic without any has ``cursor_of_nobody``.
     Raises SubscriptionNotFound, also if no topic has it.
     """
     required = selection.single is not None if unsubscribed else bool(selection.topics)
-    asked: list[str] = []
+    topic_names: list[str] = []
     is_any = unsubscribed and subscription is None
     for topic in topics:
-        asked.append(str(topic.name))
+        topic_names.append(str(topic.name))
         names = iter_cursor_names(txn, topic.name)
         if subscription is None:
             chosen = sorted(filter(is_consumed, names))
@@ -129,15 +129,15 @@ def iter_selected_cursors(
     if is_any:
         return
     if subscription is None:
-        have = plural(len(asked), "has", "have")
-        raise errors.SubscriptionNotFound(f"{listed(asked, 3)} {have} no subscription", topics=asked)
+        have = plural(len(topic_names), "has", "have")
+        raise errors.SubscriptionNotFound(f"{listed(topic_names, 3)} {have} no subscription", topics=topic_names)
     raise errors.SubscriptionNotFound(
         f"no topic that matches has a subscription {subscription!r}", subscription=subscription
     )
 
 
 def subscription_names(txn: Txn, topic: TopicName) -> tuple[str, ...]:
-    """Return the subscriptions of a topic, of a partitioned one those of any partition, in name order; raises TopicNotFound."""
+    """Return the subscriptions of a topic, or of any partition of a partitioned one, in name order; raises TopicNotFound."""
     names = {name for part in expand_topic(txn, topic) for name in iter_cursor_names(txn, part)}
     return tuple(sorted(filter(is_subscription, names)))
 
@@ -189,7 +189,7 @@ def read_topic_cursor(reader: EntryReader, name: TopicName, subscription: str) -
 
 
 def read_damaged_cursor(txn: Txn, reader: EntryReader, topic: Topic, name: str) -> Cursor:
-    """Return the cursor ``name`` of ``topic`` to be replaced or removed: one that is damaged, or beyond a limit, as one that has
+    """Return the cursor ``name`` of ``topic`` in order to replace or remove it; if it is damaged or exceeds a limit, one that has
     acknowledged nothing.
 
     Raises SubscriptionNotFound, and Unsupported for one that a newer Pulsar wrote.
@@ -284,9 +284,9 @@ def read_cursor_ledger(txn: Txn, reader: EntryReader, ledger_id: int) -> tuple[C
 
 
 def _recovered(topic: Topic, cursor: Cursor) -> Cursor:
-    """Clamp a mark-delete that is ahead of the end, as a loading broker does.
+    """Return ``cursor`` with a mark-delete that is ahead of the topic's end moved to that end, as a loading broker does.
 
-    One in a ledger that was trimmed stays as stored: 4.0.8 shows it so, and it means the same as (next ledger, −1).
+    A mark-delete in a trimmed ledger stays as stored: 4.0.8 shows it so, and it means the same as (next ledger, −1).
     """
     stored = cursor.state
     if stored.mark_delete <= topic.last_confirmed:
@@ -410,7 +410,7 @@ def is_own(cursor: str) -> bool:
 
 
 def read_truth(reader: EntryReader, node: Node) -> dict[str, object] | None:
-    """Return as JSON where the cursor of a node really stands, None where its topic is not known; raises what ``read_cursor`` raises."""
+    """Return the actual state of the cursor of ``node`` as JSON; None if its topic is unknown. Raises as ``read_cursor``."""
     from pulsar_admin.store.model.nodes import managed_node
 
     named = managed_node(node.path, node.value)
@@ -490,9 +490,9 @@ def _iter_meant(
 
 @final
 class RankBits(Sequence[tuple[int, int]]):
-    """Very many intervals as a bitmap, equal to a tuple of them: a hundred thousand tuples cost more than all that is done with them.
+    """Very many intervals as a bitmap, which equals a tuple of them: building a hundred thousand tuples costs more than all use of them.
 
-    Told apart by ``type``: ``isinstance`` asks an abstract class in Python, several times a cursor.
+    Recognized by ``type(…)``: ``isinstance`` would call an abstract class in Python, several times per cursor.
     """
 
     __slots__ = ("_edges", "bits")
@@ -550,8 +550,8 @@ def _packed(bits: BitMap) -> Intervals:
 
 
 class Extent(Sparse, frozen=True):
-    """Entries, messages (batches count theirs) and payload bytes. ``uncounted_entries``: those whose bytes are not in the store, so that
-    their messages and sizes are unknown; None for none: with some of them there are more messages and bytes than these."""
+    """Entries, messages (of batches, all) and payload bytes. ``uncounted_entries``: entries whose bytes are not in the store, so that their
+    messages and sizes are unknown and not included; None for none."""
 
     entries: int = 0
     messages: int = 0
@@ -566,7 +566,7 @@ class Extent(Sparse, frozen=True):
 
 
 def pending_intervals(topic: Topic, state: CursorState, ranges: Intervals | None = None) -> Intervals:
-    """Return a cursor's backlog: what comes after the mark-delete position, less the individually deleted ``ranges``, if given."""
+    """Return a cursor's backlog as ranks: those after the mark-delete position, without the individually deleted ``ranges``."""
     done = normal_ranges(topic, state) if ranges is None else ranges
     return subtract(((topic.place(state.mark_delete), topic.number_of_entries),), done)
 
@@ -643,15 +643,16 @@ def iter_ledger_parts(topic: Topic, start: int, end: int) -> Iterable[tuple[int,
 
 
 def parts_of(topic: Topic, intervals: Intervals) -> tuple[tuple[int, int, int], ...]:
-    """Return ``intervals`` of ranks as parts of ledgers: they stay right when the topic loses its first ledgers."""
+    """Return ``intervals`` of ranks as parts of ledgers, which stay valid when the topic loses its first ledgers."""
     return tuple(part for start, end in intervals for part in iter_ledger_parts(topic, start, end))
 
 
 def _ledger_extent(
     txn: Txn, topic: Topic, ledger_id: int, before: int, ranks: Sequence[tuple[int, int]]
 ) -> tuple[int, int, int]:
-    """Return how many of the entries at ``ranks`` of a ledger, which ``before`` others precede, are here, and their messages and bytes; of
-    a ledger of which nothing is, the bytes that the topic's list says of all of it."""
+    """Return (imported entries, messages, bytes) of the ``ranks`` in a ledger, whose first rank is ``before``.
+
+    If nothing of the ledger is imported, and ``ranks`` are all of it, the bytes are those in the topic's list."""
     sums = find_sums(txn, ledger_id)
     wanted, first, end = count_ranks(ranks), ranks[0][0] - before, ranks[-1][1] - before
     if sums is None:

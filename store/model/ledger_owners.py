@@ -1,4 +1,4 @@
-"""Who references a ledger, and whose its creator says it is; and which ledgers are not just on one topic's list."""
+"""Who references a ledger, and whom its creator names as owner; and which ledgers are not simply on one topic's list."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from pulsar_admin.store.wording import Answer
 class LedgerOwners(Answer, frozen=True):
     """Who owns a ledger, and what its creator wrote into its custom metadata (text where it is text, else hex).
 
-    ``state``: as of ``store.reports.ledgers.ledger_state``; "" where only owners were asked for.
+    ``state``: see ``store.reports.ledgers.ledger_state``; "" if it was not read.
     """
 
     ledger_id: int
@@ -41,7 +41,8 @@ class LedgerOwners(Answer, frozen=True):
 
 
 def all_owners(txn: Txn, ledger_id: int) -> tuple[Owner, ...]:
-    """Return the owners of a ledger: nodes that reference it, else the one in its custom metadata if that may do so unseen.
+    """Return the owners of a ledger: the nodes that reference it, else the node that its custom metadata names, if that may reference it
+    in a way that is not seen here.
 
     A ledger's own custom metadata proves nothing against a node that is known completely: a persistent topic, its cursor or its schema
     that has no unknown fields and does not name the ledger has abandoned it. A node of another domain, or one with fields or a form that
@@ -66,7 +67,7 @@ def _claims(txn: Txn, ledger_id: int) -> tuple[Owner, ...]:
 
 
 def claimed_paths(custom: Mapping[str, bytes]) -> Iterator[str]:
-    """Yield the paths of the nodes that a ledger with ``custom`` metadata says to be of: its topic's, and its cursor's."""
+    """Yield the paths of the nodes that ``custom`` metadata names as a ledger's owner: its topic's, and its cursor's."""
     said = {key: value.decode("utf-8", "replace") for key, value in custom.items()}
     if SCHEMA_KEY in said:
         yield f"/schemas/{said[SCHEMA_KEY]}"
@@ -86,7 +87,7 @@ def claimed_paths(custom: Mapping[str, bytes]) -> Iterator[str]:
 
 
 def _is_read(path: str, value: bytes) -> bool:
-    """Whether this version knows all that the node at ``path`` says: it is of a topic or a schema, and nothing in its value is unknown."""
+    """Whether this version understands the node at ``path`` completely: it is a topic's or a schema's, and no part of it is unknown."""
     from pulsar_admin.store.model.nodes import (
         is_known,
         managed_node,
@@ -159,8 +160,7 @@ _OwnedLedgers = tuple["array[int]", "array[int] | None"]
 
 
 def loose_of(txn: Txn, ledger_ids: array[int]) -> Sequence[int]:
-    """Return those of ``ledger_ids``, which ascend, of which ``store.db.owners.is_listed`` may say no, ascending; it says yes of all
-    others."""
+    """Return those of ``ledger_ids`` (ascending) for which ``store.db.owners.is_listed`` may be false; it is true for all others."""
     listed = _owned(txn)[0]
     loose: list[int] = []
     for start in range(0, len(ledger_ids), _CHUNK_LEDGERS):
@@ -171,7 +171,7 @@ def loose_of(txn: Txn, ledger_ids: array[int]) -> Sequence[int]:
 
 
 def iter_loose_owners(txn: Txn) -> Iterator[tuple[bytes, bytes]]:
-    """Yield the rows of owners, by their keys, but those of which ``store.db.owners.is_topics_alone`` says yes."""
+    """Yield (key, row) of ``owners`` in order, without the rows for which ``store.db.owners.is_topics_alone`` is true."""
     others = _owned(txn)[1]
     if others is None:
         yield from ((key, row) for key, row in txn.items("owners") if not is_topics_alone(row))
@@ -184,7 +184,7 @@ def iter_loose_owners(txn: Txn) -> Iterator[tuple[bytes, bytes]]:
 
 
 def _owned(txn: Txn) -> _OwnedLedgers:
-    """Return the ledgers that are just on one topic's list, and all others that have owners; None for those where a row is damaged."""
+    """Return the ledgers that are simply on one topic's list, and all others with owners; None instead of these if a row is damaged."""
     kept: _OwnedLedgers | None = txn.memo.get(_owned)
     if kept is not None:
         return kept
@@ -220,7 +220,7 @@ def indexed_ids(txn: Txn) -> array[int]:
 
 
 def find_loose_indexed(txn: Txn) -> Iterator[int]:
-    """Yield what ``loose_of`` returns for the ledgers that some file has entries of; for all ledgers if the index has an invalid key."""
+    """Yield ``loose_of`` the ledgers with entries in some file; all ledgers of the index if it has an invalid key."""
     try:
         yield from loose_of(txn, indexed_ids(txn))
     except errors.IndexCorrupt:

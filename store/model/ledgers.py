@@ -71,15 +71,15 @@ class WholeLedger(Struct, frozen=True):
 
 
 class WholeLedgers:
-    """The ledgers that a look at all of them found to be whole: their metadata can be read, its one bookie serves every entry, up to their
-    end none is missing. In 49 bytes each, as there may be millions; kept in the memo of a transaction."""
+    """The ledgers that a check of all found to be whole: their metadata can be read, names one bookie, and that serves every entry up to
+    their end. In 49 bytes each, as there may be millions; kept in the memo of a transaction."""
 
     def __init__(self) -> None:
         self._ids, self._entries, self._sizes, self._closed = array("q"), array("q"), array("q"), array("b")
         self._publish_min, self._publish_max, self._off = array("q"), array("q"), array("q")
 
     def add(self, ledger_id: int, found: WholeLedger) -> None:
-        """Add a ledger after those that were added; one whose id is not larger than theirs is left out."""
+        """Add a ledger; it is ignored unless its id is larger than all ids added before."""
         if not self._ids or self._ids[-1] < ledger_id:
             self._ids.append(ledger_id)
             self._entries.append(found.entries)
@@ -90,7 +90,7 @@ class WholeLedgers:
             self._off.append(NOT_STAMPED if found.off_ms is None else found.off_ms)
 
     def extend(self, ids: Numbers, columns: Numbers) -> None:
-        """Add ledgers after those that were added, in order; ``columns``: as ``add`` takes one's."""
+        """Add ledgers with larger ids, ascending. ``columns``: per field of ``WholeLedger``, the values of all ledgers."""
         mine = self._entries, self._sizes, self._closed, self._publish_min, self._publish_max, self._off
         for column, more in zip((self._ids, *mine), (ids, *columns), strict=True):
             column.frombytes(more.astype(column.typecode).tobytes())
@@ -120,7 +120,7 @@ class WholeLedgers:
 
 
 class LoneLedgers:
-    """What the metadata of ledgers says that one ``bookie`` has alone, in the order of their nodes; kept in the memo of a transaction.
+    """The metadata of the ledgers whose only bookie is ``bookie``, in the order of their nodes; kept in the memo of a transaction.
 
     In 25 bytes each, as there may be millions.
     """
@@ -138,7 +138,7 @@ class LoneLedgers:
         return len(self.ids)
 
     def part(self, start: int, end: int) -> LoneLedgers:
-        """Return those from one place to another, excluded."""
+        """Return the ledgers from index ``start`` to ``end`` (excluded)."""
         some = LoneLedgers(self.bookie)
         some.ids, some._last_entry_ids, some._lengths, some._closed = (column[start:end] for column in self.columns)
         return some
@@ -152,7 +152,7 @@ class LoneLedgers:
             self._closed.append(found.is_closed)
 
     def extend(self, later: LoneLedgers) -> None:
-        """Add those of the same bookie whose nodes are after these."""
+        """Add the ledgers of ``later``, of the same bookie, whose nodes come after these."""
         for column, more in zip(self.columns, later.columns, strict=True):
             column.extend(more)
 
@@ -171,8 +171,7 @@ def find_whole(txn: Txn, ledger_id: int) -> WholeLedger | None:
 
 
 def _kept(txn: Txn, find: Callable[[Txn, int], _Found], ledger_id: int) -> _Found:
-    """Return what ``find`` says of a ledger; of a snapshot once, as long as not many others are asked for: one question asks at many
-    places."""
+    """Return ``find(txn, ledger_id)``; a snapshot caches the results for some ledgers, because one query needs them in many places."""
     if not txn.is_snapshot:
         return find(txn, ledger_id)
     kept: dict[int, _Found] = txn.memo.setdefault(find, {})
@@ -199,7 +198,7 @@ def _find_metadata(txn: Txn, ledger_id: int) -> ledgermetadata.LedgerMetadata | 
 
 
 def is_damaged(txn: Txn, ledger_id: int) -> bool:
-    """Whether the ledger's metadata is there and cannot be decoded; of a later version, or in a damaged row here, it may be whole."""
+    """Whether the ledger's metadata exists and is damaged; metadata of a later version, or in a damaged row of the store, may be whole."""
     try:
         find_metadata(txn, ledger_id)
     except (Unsupported, IndexCorrupt):
@@ -210,7 +209,7 @@ def is_damaged(txn: Txn, ledger_id: int) -> bool:
 
 
 def has_node(txn: Txn, ledger_id: int) -> bool:
-    """Whether the metadata lists the ledger, whatever its node says."""
+    """Whether the metadata lists the ledger, even if its node cannot be decoded."""
     return txn.view("tree", tree_key(ledgermetadata.ledger_path(ledger_id))) is not None
 
 
@@ -247,7 +246,8 @@ def read_ledger(txn: Txn, ledger_id: int) -> Ledger:
 
 
 def read_past_damage(txn: Txn, ledger_id: int) -> tuple[Txn, Ledger, MetadataCorrupt | None]:
-    """Return the ledger and what it was read from: without its metadata, as its entries tell, where that is damaged, and the error then.
+    """Return (transaction, ledger, error). If the ledger's metadata is damaged, the ledger is derived from its entries: the transaction is
+    a view without that metadata, and ``error`` says what is damaged.
 
     Raises LedgerNotFound, and MetadataCorrupt for a ledger without entries.
     """
@@ -279,7 +279,7 @@ def _find_ledger(txn: Txn, ledger_id: int) -> Ledger | None:
 
 
 def find_end(txn: Txn, ledger_id: int) -> tuple[int, int] | None:
-    """Return (entries, payload bytes) of a ledger as ``read_ledger`` has them, of most in a third of its time; None: it has to look."""
+    """Return (entries, payload bytes) of a ledger as ``read_ledger`` does, in a third of the time; None if ``read_ledger`` is needed."""
     row = txn.view("tree", tree_key(ledgermetadata.ledger_path(ledger_id)))
     lone = None if row is None else ledgermetadata.find_lone_ledger(plain_value(row))
     if lone is None:
@@ -301,7 +301,7 @@ def _hint_where(txn: Txn, ledger_id: int) -> str:
 
 
 def is_in_tiered_storage(txn: Txn, ledger_id: int) -> bool:
-    """Whether the topic that lists a ledger says that it is offloaded: its entries are there, whatever bookies have."""
+    """Whether the topic that lists a ledger marks it as offloaded: its entries are in tiered storage, whatever bookies have."""
     from pulsar_admin.store.codec.managedledger import decode_managed_ledger
     from pulsar_admin.store.db.owners import OwnerKind, find_owners
 
@@ -331,7 +331,7 @@ def _find_end(txn: Txn, ledger_id: int, sums: blocks.LedgerSums | None, first_of
 
 
 def _dense_end(sums: blocks.LedgerSums, end: int) -> int | None:
-    """Return how far entries follow ``end`` where none is missing between the first and the last; None where blocks have to tell."""
+    """Return the last entry that follows ``end`` without a gap, if none is missing at all; None if blocks must be read to find it."""
     is_dense = sums.entries == sums.last_entry - sums.first_entry + 1 and sums.first_entry <= end + 1
     return max(end, sums.last_entry) if is_dense else None
 
@@ -346,7 +346,7 @@ def iter_blocks(txn: Txn, ledger_id: int, first_entry: int = 0) -> Iterator[bloc
 
 
 def iter_blocks_of(txn: Txn, ledger_id: int, first_entry: int, last_entry: int) -> Iterable[blocks.Block]:
-    """Return the location blocks of entries ``first_entry`` to ``last_entry``; a snapshot keeps some, which are asked for part by part."""
+    """Return the location blocks of entries ``first_entry`` to ``last_entry``; a snapshot caches some that are read part by part."""
     number = max(first_entry, 0) >> blocks.BLOCK_BITS
     if not txn.is_snapshot or last_entry >> blocks.BLOCK_BITS != number:
         return iter_blocks(txn, ledger_id, first_entry)
@@ -455,7 +455,7 @@ def iter_ledger_ids(txn: Txn) -> Iterator[int]:
 
 
 def find_ledger_of_key(txn: Txn, key: bytes) -> int | None:
-    """Return the id of the ledger whose node has a key of the tree, None for that of another node; raises IndexCorrupt."""
+    """Return the id of the ledger whose node has the ``key`` in the tree, None if it is another node's; raises IndexCorrupt."""
     usual = re.fullmatch(_USUAL_KEY, key)
     if usual is not None:
         return int(b"".join(usual.groups()))
@@ -463,7 +463,7 @@ def find_ledger_of_key(txn: Txn, key: bytes) -> int | None:
 
 
 def iter_ledger_values(txn: Txn) -> Iterator[tuple[int, bytes]]:
-    """Yield the ids of ``iter_ledger_ids`` with the values of their nodes; empty where the value is to be looked up."""
+    """Yield (ledger id, node value) as ``iter_ledger_ids``; the value is empty for unusual keys: look the node up then."""
     for key, row in txn.items("tree", b"/ledgers/"):
         usual = re.fullmatch(_USUAL_KEY, key)
         if usual is not None and (ledger_id := int(b"".join(usual.groups()))) < INT_MAX:
@@ -504,6 +504,6 @@ def sorted_ledger_ids(txn: Txn) -> array[int]:
 
 
 def kept_once(txn: Txn, ledger_ids: array[int]) -> array[int]:
-    """Return ``ledger_ids``, or the ``sorted_ledger_ids`` that a snapshot keeps where these are the same: there may be millions."""
+    """Return ``ledger_ids``, or the equal ``sorted_ledger_ids`` that the snapshot keeps, to hold millions of ids only once."""
     kept: array[int] | None = txn.memo.get(sorted_ledger_ids)
     return kept if kept is not None and kept == ledger_ids else ledger_ids

@@ -116,7 +116,7 @@ class ReadOptions(Struct):
 class MessageReader:
     """Reads messages of entries; counts what it could not read in ``errors``.
 
-    ``ends``: positions among which the commit and abort markers are, when those read do not hold them all.
+    ``ends``: returns positions that include all commit and abort markers, if the positions to read may lack some.
     """
 
     def __init__(
@@ -169,7 +169,7 @@ class MessageReader:
         yield from explode(header, position)
 
     def _opened(self, header: EntryHeader, position: Position) -> EntryHeader:
-        """Return ``header`` decrypted by the reader's keys; as it is where they are not for it, which is an error."""
+        """Return ``header`` decrypted by the reader's keys; unchanged if the keys do not fit, which is added to ``errors``."""
         try:
             return opened(self.reader, header, position)
         except (EncryptedPayload, EntryCorrupt) as error:
@@ -177,9 +177,9 @@ class MessageReader:
             return header
 
     def _is_committed(self, transaction: tuple[int, int], position: Position, ahead: Iterable[Position]) -> bool:
-        """Whether a commit marker for ``transaction`` follows; reads the rest of the topic once, when the first one comes up.
+        """Whether a commit marker for ``transaction`` follows; the first call reads the rest of the topic, once for all transactions.
 
-        Of a segment the metadata store says it; where it does not, that is one of ``errors``.
+        For a segment, the metadata store has the state; if it does not, the error is added to ``errors``.
         """
         states = self.segment_states(position)
         if states is not None:
@@ -202,7 +202,7 @@ class MessageReader:
         return self._outcomes.get(transaction, False)
 
     def segment_states(self, position: Position) -> SegmentStates | None:
-        """Return the known states of the transactions of an entry's segment, None if no segment has it."""
+        """Return the known states of the transactions of an entry's segment; None if the entry is in no segment."""
         owners = find_owners(self.reader.txn, position.ledger_id)
         segment = next((one.topic for one in owners if one.topic.startswith(f"{SEGMENT}://")), None)
         if segment is None:
@@ -249,7 +249,7 @@ class MessageReader:
 
 
 class _Ahead:
-    """An iterable of positions whose rest can be looked at and is given out again."""
+    """An iterator over positions whose rest can be read ahead."""
 
     def __init__(self, positions: Iterable[Position]) -> None:
         self._source = iter(positions)
@@ -267,7 +267,7 @@ class _Ahead:
             yield position
 
     def rest(self) -> list[Position]:
-        """Return everything not given out yet, and keep it to be given out."""
+        """Return all positions that were not yielded yet; they will still be yielded."""
         self._kept = [*self._kept, *self._source]
         return self._kept
 
@@ -598,7 +598,7 @@ EVENT = "event"
 
 
 def check_times(start_ms: int | None, end_ms: int | None) -> None:
-    """Raise InvalidValue if a window of time ends before it starts; None: it has no such bound."""
+    """Raise InvalidValue if a window of time ends before it starts; None means no bound."""
     if start_ms is not None and end_ms is not None and start_ms > end_ms:
         times = f"{shown_time(start_ms)} to {shown_time(end_ms)}"
         raise InvalidValue(f"the window of time ends before it begins: {times}", hint="swap the two times")
@@ -631,7 +631,7 @@ class Window(Struct, frozen=True):
 
     @property
     def by_entry(self) -> Window:
-        """The same entries, whole: without what chooses among their messages."""
+        """The window of the same entries without the conditions that select among their messages."""
         if self.clock == EVENT:
             return Window(self.first.entry, self.last.entry)
         return replace(self, first=self.first.entry, last=self.last.entry, key=None)

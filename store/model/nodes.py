@@ -1,5 +1,5 @@
-"""What a node of metadata is, decided here alone: below ``/managed-ledgers`` a managed ledger or a cursor, elsewhere by its path; its value
-decoded, for showing it and for checking that it can be read; and what of the value this version does not know.
+"""The only place that decides what a metadata node is: below ``/managed-ledgers`` a managed ledger or a cursor, elsewhere by its path.
+Decodes its value, to show it or to check that it can be read, and finds the parts of it that this version does not know.
 
 Persistent topics and their cursors are known by their paths. Pulsar 5.0 keeps the segments of scalable topics beside them
 (``T/NS/segment/TOPIC/RANGE-ID``), and a later one may have other domains of any depth: there a value that decodes says what it is.
@@ -38,7 +38,7 @@ class ManagedNode(NamedTuple):
 
     @property
     def is_topic(self) -> bool:
-        """Whether it is of a persistent topic, which this version reads."""
+        """Whether the node belongs to a persistent topic, which this version reads."""
         return self.ledger is not None and self.ledger.domain == names.PERSISTENT
 
 
@@ -117,8 +117,8 @@ def iter_segments(txn: Txn) -> Iterator[names.TopicName]:
 
 
 def other_path(txn: Txn, base: names.TopicName) -> str:
-    """Return the node of a newer Pulsar's topic that shares the name and so the schema of ``base``; "" if none
-    does.
+    """Return the path of a newer Pulsar's topic node that shares the name, and so the schema, of ``base``; "" for
+    none.
 
     Upstream 5.0.1: a scalable topic has a node in ``/topics`` and its segments below their domain, also after a
     migration from ``base``.
@@ -132,8 +132,9 @@ def other_path(txn: Txn, base: names.TopicName) -> str:
 
 
 def iter_other_cursors(txn: Txn, ledger: names.TopicName) -> Iterator[str]:
-    """Yield the cursors of the managed ``ledger`` of another domain, in clear; what else lies below it may be anything, but for a
-    segment, below which brokers write only cursors."""
+    """Yield the names of the cursors of the managed ``ledger`` of another domain, in clear.
+
+    Below such a ledger there may be other nodes, which are left out; below a segment brokers write only cursors."""
     for component in iter_children(txn, ledger.path):
         node = find_node(txn, f"{ledger.path}/{component}")
         is_segment = ledger.domain == names.SEGMENT
@@ -308,8 +309,7 @@ def _look(path: str, value: bytes) -> tuple[str, tuple[str, ...]]:
 
 
 def _usual_structure(path: str) -> str:
-    """Return the structure of the node at ``path`` where that is easily seen, as for nearly all of the millions that there may be; else
-    ""."""
+    """Return the structure of the node at ``path`` if its path is of a usual form, as nearly all of the possible millions are; else ""."""
     parts = path.split("/", 7)
     if parts[1] == "managed-ledgers" and 6 <= len(parts) <= 7 and parts[4] == names.PERSISTENT:
         return "ManagedLedgerInfo" if len(parts) == 6 else "ManagedCursorInfo"

@@ -23,7 +23,7 @@ FORMS: tuple[Form, ...] = ("properties", "fields")
 
 
 class StatedTime(Struct, frozen=True):
-    """A publish time that the metadata states and the index knows better. ``where``: "field" or "property"."""
+    """A publish time stated in the metadata that differs from the index. ``where``: "field" or "property"."""
 
     name: str
     where: str
@@ -40,14 +40,14 @@ class PublishTimes(NamedTuple):
 
 
 def find_publish_times(txn: Txn, info: LedgerInfo) -> PublishTimes | None:
-    """Return the publish times of a ledger: of its entries on disk, else what its LedgerInfo states; None: nothing does."""
+    """Return the publish times of a ledger: those of its entries on disk, else those stated in its LedgerInfo; None if neither exist."""
     row = txn.view("times", ledger_key(info.ledger_id))
     bounds = None if row is None else decode_publish_bounds(info.ledger_id, row)
     return stated_times(info) if bounds is None else PublishTimes(*bounds, "entries")
 
 
 def stated_times(info: LedgerInfo) -> PublishTimes | None:
-    """Return what ``info`` states in the proposal's fields, else in the properties; None where it states no begin and end, or nonsense."""
+    """Return the times in the proposal's fields of ``info``, else in its properties; None if begin or end is missing or invalid."""
     if info.begin_publish_ms is not None and info.end_publish_ms is not None:
         stated = PublishTimes(info.begin_publish_ms, info.end_publish_ms, "field")
     else:

@@ -26,11 +26,11 @@ NOTED = "noted"
 
 
 def ignore(count: int) -> None:
-    """Ignore how much was read."""
+    """Do nothing: an ``advance`` for callers that show no progress."""
 
 
 class Scanning(NamedTuple):
-    """How a reader scans: on an engine (None: in this process), which is told bytes as they are read, and what could not be."""
+    """How a reader scans: on an engine (None: in this process). ``advance`` gets the bytes read; ``failed`` the unreadable parts."""
 
     engine: Engine | None = None
     advance: Callable[[int], None] = ignore
@@ -40,9 +40,9 @@ class Scanning(NamedTuple):
 class EntryReader:
     """Reads verified entries of one snapshot; keeps each ledger's digest type and the open files.
 
-    ``engine``: what scans of many entries' headers run on; None is this process. ``advance`` is told bytes as scans read them.
-    ``failed``: where a scan lists the parts of files that cannot be read, to go on after them; None: it stops there.
-    ``keys``: what opens encrypted payloads.
+    ``engine``: runs scans of many entries' headers; None: this process does. ``advance`` gets the bytes that scans read.
+    ``failed``: a list to which a scan adds unreadable parts of files, and goes on after them; None: it stops there.
+    ``keys``: decrypt encrypted payloads.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class EntryReader:
         return reader
 
     def seeing(self, txn: Txn) -> EntryReader:
-        """Return a reader of the same files by another view of the snapshot."""
+        """Return a reader of the same files that uses ``txn``, another view of the snapshot."""
         reader = EntryReader(self.files, txn, self.engine, self.advance, self.failed)
         reader.keys = self.keys
         return reader
@@ -129,11 +129,11 @@ class EntryReader:
         return digest
 
     def _find_metadata(self, ledger_id: int) -> LedgerMetadata | None:
-        """Return the metadata by which entries are verified; None also if it is damaged: its entries are read as a lost ledger's."""
+        """Return the metadata by which entries are verified; None if it is missing or damaged: entries are then read without it."""
         return None if is_damaged(self.txn, ledger_id) else find_metadata(self.txn, ledger_id)
 
     def _elsewhere(self, ledger_id: int) -> str:
-        """Return where else entries of a ledger may be: on other bookies, where they were written to more than one."""
+        """Return a hint where else entries of a ledger may be: on another bookie if they were written to several, else in a backup."""
         metadata = self._find_metadata(ledger_id)
         replicated = metadata is None or metadata.write_quorum > 1
         return "another replica may hold it: import that bookie too" if replicated else "restore the file from a backup"
@@ -160,7 +160,7 @@ class EntryReader:
         )
 
     def _not_imported(self, ledger: Ledger, entry_id: int) -> str:
-        """Say which bookies should have an entry and are not imported; "" when all are."""
+        """Return in words which bookies should have an entry and are not imported; "" if all are imported."""
         from pulsar_admin.store.model.coverage import iter_entry_gaps  # what reads whole entries does without
 
         gap = next(iter_entry_gaps(self.txn, ledger, ((entry_id, entry_id),)), None)

@@ -1,4 +1,4 @@
-"""What ``--redact`` shows instead of payloads, keys, property values and decoded values: SHA-256 and length.
+"""Replaces payloads, keys, property values and decoded values for ``--redact``: by SHA-256 and length.
 
 Equal contents stay recognizable as equal, also from one run to the next. The digest of a value that can be guessed, such as a short
 key, can be found by trying: redaction hides contents from a reader of the output, not from someone who looks for a known value.
@@ -139,7 +139,7 @@ WORDS = NAMES | frozenset(_WORDS.split())
 
 
 class Pseudonyms:
-    """Makes pseudonyms with a salt, and remembers what each stands for."""
+    """Creates pseudonyms with a salt, and remembers the original of each."""
 
     def __init__(self, salt: bytes, names: Mapping[str, str] = MappingProxyType({})) -> None:
         self.salt = salt
@@ -158,11 +158,11 @@ class Pseudonyms:
         return pseudonym
 
     def word(self, text: str) -> str:
-        """Return ``text`` where it is a word of Pulsar's, else its pseudonym."""
+        """Return ``text`` if it is a word of Pulsar's own, else its pseudonym."""
         return text if text in WORDS else self.whole(text)
 
     def same_length(self, text: str) -> str:
-        """Return what stands for ``text`` in as many bytes, for names inside of bytes that keep their places."""
+        """Return a pseudonym of ``text`` with as many bytes, for names in binary data whose offsets must not change."""
         if text in WORDS:
             return text
         size = len(text.encode("utf-8", "surrogatepass"))
@@ -171,11 +171,11 @@ class Pseudonyms:
         return pseudonym
 
     def digest(self, data: bytes) -> bytes:
-        """Return what stands for a digest, of up to 32 bytes."""
+        """Return a pseudonym of a digest of up to 32 bytes, with the same length."""
         return bytes.fromhex(self._digest(data))[: len(data)]
 
     def local(self, name: str) -> str:
-        """Return what stands for a topic's, cursor's, tenant's or namespace's ``name``: what the broker itself put there stays."""
+        """Return the pseudonym of a topic's, cursor's, tenant's or namespace's ``name``; parts that brokers choose themselves stay."""
         partition = _PARTITION.fullmatch(name)
         if partition is not None:
             return self.local(partition[1]) + partition[2]
@@ -188,7 +188,8 @@ class Pseudonyms:
         return self.whole(name)
 
     def component(self, text: str, *, encodes: bool = True) -> str:
-        """Return what stands for one part of a metadata path; one that is not as ``encode_name`` writes it stays so if ``encodes``."""
+        """Return the pseudonym of one part of a metadata path. ``encodes``: a part that is not as ``encode_name`` writes it gets a
+        pseudonym that is not so either."""
         pseudonym = encode_name(self.local(decode_name(text)))
         return f"{pseudonym}~" if encodes and not is_encoded(text) else pseudonym
 
@@ -204,14 +205,14 @@ class Pseudonyms:
         )
 
     def file(self, path: str) -> str:
-        """Return what stands for the path of an entry log, a journal or an index of a bookie: its name, a number, stays."""
+        """Return the pseudonym of the path of a bookie's entry log, journal or index; the file's name, a number, stays."""
         directory, slash, name = path.rpartition("/")
         if not _LOG_FILE.fullmatch(name):
             return self.path(path)
         return f"{self.path(directory)}{slash}{name}"
 
     def text(self, text: str) -> str:
-        """Return what stands for ``text``, which may name a topic or a path."""
+        """Return the pseudonym of ``text``, which may be a topic's name or a path."""
         scheme, colon, rest = text.partition("://")
         if colon and scheme in WORDS:
             return f"{scheme}://{'/'.join(map(self.local, rest.split('/')))}"

@@ -1,4 +1,4 @@
-"""What the metadata references: the rows of ``owners`` from the managed ledgers, cursors and schemas of the tree."""
+"""The ledgers that the metadata references: derives the rows of ``owners`` from the managed ledgers, cursors and schemas of the tree."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class References:
         self._compactions: list[tuple[str, bytes]] = []
 
     def see(self, path: str, value: bytes) -> None:
-        """Note what the node at ``path`` names by its ``value``. One that cannot be decoded references nothing."""
+        """Add the ledgers that the ``value`` of the node at ``path`` names; a value that cannot be decoded names none."""
         try:
             for kind, name, cursor, ledger_ids in read_namings(path, value):
                 self.add(ledger_ids, kind, name, cursor)
@@ -62,7 +62,7 @@ class References:
             self._compactions.append((path, value))
 
     def see_compacted(self, store: Store, txn: Txn) -> None:
-        """Note the compacted ledgers that only cursor ledgers name, now that all nodes were seen and entries can be read."""
+        """Add the compacted ledgers that only cursor ledgers name, after ``see`` got all nodes and when entries can be read."""
         with EntryFiles(store, txn) as files:
             reader = EntryReader(files, txn)
             for path, value in self._compactions:
@@ -72,7 +72,7 @@ class References:
                         self.add([compacted[0]], compacted[1].kind, compacted[1].topic)
 
     def add(self, ledger_ids: list[int], kind: str, topic: str, cursor: str = "") -> None:
-        """Note that ``cursor`` or ``topic`` names each of ``ledger_ids``."""
+        """Add ``ledger_ids``, which ``cursor`` or ``topic`` names."""
         if not ledger_ids:
             return
         if topic != self._last or not self._ends:
@@ -86,7 +86,7 @@ class References:
         self._cursors.extend((self._cursor_numbers.setdefault(cursor, len(self._cursor_numbers)),) * count)
 
     def extend(self, later: References) -> None:
-        """Add what nodes after these name."""
+        """Add the references of ``later``, whose nodes come after these."""
         topics, end = len(self._ends), len(self._names)
         kinds = [self._kind_numbers.setdefault(one, len(self._kind_numbers)) for one in later._kind_numbers]
         cursors = [self._cursor_numbers.setdefault(one, len(self._cursor_numbers)) for one in later._cursor_numbers]
@@ -100,7 +100,7 @@ class References:
         self._compactions += later._compactions
 
     def rows(self) -> Iterator[tuple[bytes, bytes]]:
-        """Yield the rows of ``owners`` in the order of their keys; references to one ledger as they were added."""
+        """Yield the rows of ``owners`` in the order of their keys; the references to one ledger are in the order of their addition."""
         kinds = [encode_text(kind) for kind in self._kind_numbers]
         cursors = [encode_text(cursor) for cursor in self._cursor_numbers]
         last, parts = 0, list[bytes]()
@@ -116,7 +116,7 @@ class References:
             yield ledger_key(last), join_owners(parts)
 
     def _in_order(self) -> Iterator[int]:
-        """Yield the places of the references in the order of their ledgers' keys; of one ledger as they were added."""
+        """Yield the indexes of the references in the order of their ledgers' keys; those of one ledger in the order of their addition."""
         count = len(self._ledgers)
         if count < _MANY:
             yield from sorted(range(count), key=lambda at: self._ledgers[at] & _64_BITS)
@@ -136,8 +136,8 @@ def index_owners(store: Store, txn: Txn) -> None:
 
 
 def make_owners(store: Store, found: References) -> None:
-    """Do what ``index_owners`` does to a ``store`` that is not ready, in transactions of a bounded size. ``found`` has seen all its
-    nodes."""
+    """Write all rows of ``owners`` in a ``store`` that is not ready, in transactions of a bounded size. ``found``: all its nodes were
+    added to it."""
     with store.read() as txn:
         found.see_compacted(store, txn)
     store.replace_all("owners", found.rows())
@@ -178,7 +178,7 @@ def find_references(store: Store, txn: Txn) -> References:
 
 
 class Naming(NamedTuple):
-    """Ledgers that a node names: as what, and the name of its topic (of what other domains have in its place) and cursor."""
+    """Ledgers that a node names, for the use ``kind``. ``name``: of the topic or other managed ledger; ``cursor``: "" for none."""
 
     kind: OwnerKind
     name: str
@@ -187,11 +187,11 @@ class Naming(NamedTuple):
 
 
 def read_namings(path: str, value: bytes) -> list[Naming]:
-    """Return what the node at ``path`` names by its ``value`` alone: all but the compacted ledger of a topic whose ``__compaction`` keeps
+    """Return the ledgers in the ``value`` of the node at ``path``: all but the compacted ledger of a topic whose ``__compaction`` keeps
     its position in a cursor ledger. Raises what the decoders raise.
 
-    The first part, of topics and of cursors without properties with names as they nearly always are, does what the rest would do at a
-    third of its cost: there may be millions.
+    The first branch, for topics and cursors without properties and with plain names, gives the same result as the rest at a third of
+    the cost: there may be millions of them.
     """
     parts = path.split("/")
     if (

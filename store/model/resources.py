@@ -49,7 +49,8 @@ Shown = Callable[[Any], Any]  # Any: JSON values, whose kinds a damaged node doe
 
 
 class Fields(Struct, Generic[Kind], frozen=True):
-    """The keys of a JSON object, ``what``: those of its record, whose fields have upstream's order; and how some are shown."""
+    """The keys of a JSON object, called ``what`` in messages: the fields of ``kind``, in upstream's order. ``shown``: key → how its value
+    is printed."""
 
     kind: type[Kind]
     what: str
@@ -57,7 +58,7 @@ class Fields(Struct, Generic[Kind], frozen=True):
 
     @property
     def defaults(self) -> Mapping[str, Any]:  # Any: JSON values
-        """What counts for a key that is not set; None: it is left out."""
+        """Key → the value of a key that is not set; None: the key is left out."""
         return {one.encode_name: one.default for one in fields(self.kind)}
 
     def show(self, found: Mapping[str, Any]) -> JsonObject:
@@ -67,7 +68,7 @@ class Fields(Struct, Generic[Kind], frozen=True):
         return {key: self.shown[key](value) if key in self.shown else value for key, value in full if value is not None}
 
     def record(self, found: Mapping[str, Any], name: str) -> Kind:
-        """Return ``found``, the one called ``name``, as a record; raises MetadataCorrupt if a value is not of its type."""
+        """Return the object ``found``, called ``name``, as a record; raises MetadataCorrupt if a value is not of its type."""
         return record_of(self.kind, self.show(found), f"{self.what} {name}")
 
     def records(self, found: Mapping[str, Mapping[str, Any]]) -> dict[str, Kind]:
@@ -207,7 +208,7 @@ class BundleQuota(Answer, frozen=True, rename="camel"):
 
 
 def record_of(kind: type[Kind], found: Mapping[str, Any], what: str) -> Kind:
-    """Return ``found``, ``what`` as upstream prints it, as a record; raises MetadataCorrupt if a value is not of its type."""
+    """Return ``found``, JSON as upstream prints it, as a record; raises MetadataCorrupt, naming ``what``, if a value is not of its type."""
     try:
         return convert(found, kind)
     except ValidationError as error:
@@ -244,7 +245,7 @@ def list_tenants(txn: Txn) -> list[str]:
 
 
 def list_namespaces(txn: Txn, tenant: str) -> list[NamespaceName]:
-    """Return the namespaces of ``tenant``, in order; raises TenantNotFound with upstream's words where there is no such tenant."""
+    """Return the namespaces of ``tenant``, in order; raises TenantNotFound with upstream's words."""
     is_name = "/" not in tenant  # otherwise it would be the path of a namespace
     names = list(iter_namespaces(txn, tenant)) if tenant and is_name else []  # below no name are all tenants
     if not names and not (is_name and find_node(txn, tenant_path(tenant))):
@@ -269,12 +270,12 @@ def cluster_path(cluster: str) -> str:
 
 
 def migration_path(cluster: str) -> str:
-    """Return the metadata path of where a cluster migrates to."""
+    """Return the metadata path of a cluster's migration."""
     return f"{_CLUSTERS_PATH}/{cluster}/policies"
 
 
 def domains_path(cluster: str) -> str:
-    """Return the metadata path below which the failure domains of a cluster are."""
+    """Return the metadata path of the parent of a cluster's failure domains."""
     return f"{_CLUSTERS_PATH}/{cluster}/failureDomain"
 
 
@@ -289,7 +290,7 @@ def list_clusters(txn: Txn) -> list[str]:
 
 
 def current_cluster(txn: Txn) -> str | None:
-    """Return the cluster that the metadata are of: the only one of ``pulsar/system`` or ``public/default``, which it made."""
+    """Return the cluster of the metadata: the only replication cluster of ``pulsar/system``, else of ``public/default``; else None."""
     for namespace in ("pulsar/system", "public/default"):
         clusters = (find_json(txn, f"{TENANTS_PATH}/{namespace}") or {}).get("replication_clusters")
         if isinstance(clusters, list) and len(clusters) == 1:
@@ -330,7 +331,7 @@ def read_domain(txn: Txn, cluster: str, domain: str) -> JsonObject:
 
 
 def read_peers(txn: Txn, cluster: str) -> list[str] | None:
-    """Return the peers of a cluster, None: it has none; raises as ``read_cluster``."""
+    """Return the peers of a cluster, None if it has none; raises as ``read_cluster``."""
     peers: list[str] | None = as_set(read_cluster(txn, cluster).get("peerClusterNames"))
     return peers
 
@@ -363,7 +364,7 @@ _JAVA_NUMBER = re.compile(r"([+-]?)(0[xX]|#|0(?=.))?(.*)", re.DOTALL)
 
 
 class Bundle(Struct, frozen=True):
-    """A range of hashes, its end left out but for the last hash."""
+    """A range of hashes; its end is excluded, unless it is the last hash."""
 
     namespace: NamespaceName
     lower: int
@@ -417,7 +418,7 @@ def read_policies(txn: Txn, namespace: NamespaceName, error: str = "Namespace do
 
 
 def find_local_policies(txn: Txn, namespace: NamespaceName) -> JsonObject:
-    """Return what this cluster alone knows of a namespace, nothing where it has no such node; raises MetadataCorrupt."""
+    """Return the local policies of a namespace, empty without such a node; raises MetadataCorrupt."""
     return find_json(txn, local_policies_path(namespace)) or {}
 
 
@@ -426,18 +427,19 @@ ANTI_AFFINITY, BOOKIE_AFFINITY = "namespaceAntiAffinityGroup", "bookieAffinityGr
 
 
 def find_anti_affinity(txn: Txn, namespace: NamespaceName) -> str | None:
-    """Return the anti-affinity group of a namespace, None: it is in none; raises MetadataCorrupt."""
+    """Return the anti-affinity group of a namespace, None if it is in none; raises MetadataCorrupt."""
     return find_local_policies(txn, namespace).get(ANTI_AFFINITY)
 
 
 def find_bookie_affinity(txn: Txn, namespace: NamespaceName) -> JsonObject | None:
-    """Return the groups of bookies that store a namespace's data, None: all do; raises NamespaceNotFound, MetadataCorrupt."""
+    """Return the groups of bookies that store a namespace's data, None for all bookies; raises NamespaceNotFound, MetadataCorrupt."""
     read_policies(txn, namespace, "Namespace not found")
     return find_local_policies(txn, namespace).get(BOOKIE_AFFINITY)
 
 
 def read_bundles(txn: Txn, namespace: NamespaceName) -> JsonObject:
-    """Return the bundles of a namespace, of the cluster where it has some of its own; raises NamespaceNotFound, MetadataCorrupt."""
+    """Return the bundles of a namespace: those in the cluster's local policies, else in its policies; raises NamespaceNotFound,
+    MetadataCorrupt."""
     policies = read_policies(txn, namespace)
     own = find_local_policies(txn, namespace).get("bundles")
     bundles = own or policies.get("bundles") or {}
@@ -496,7 +498,7 @@ def check_inside(namespace: NamespaceName, topic: TopicName) -> None:
 
 
 def within(namespace: NamespaceName, text: str | None) -> Callable[[object], bool]:
-    """Return a function that tells whether a topic is in a bundle, None: in the namespace; raises InvalidValue."""
+    """Return a predicate for topics of ``namespace``: whether they are in the bundle ``text`` (None: always true); raises InvalidValue."""
     if text is None:
         return lambda topic: True
     bundle = parse_bundle(namespace, text)
@@ -504,7 +506,7 @@ def within(namespace: NamespaceName, text: str | None) -> Callable[[object], boo
 
 
 def list_topic_names(txn: Txn, namespace: NamespaceName, text: str | None, system: bool) -> tuple[str, ...]:
-    """Return the topics of a namespace, or in a bundle of it, none if it has no such bundle; ``system`` adds system topics.
+    """Return the topics of a namespace, or of its bundle ``text``, none if it has no such bundle; ``system`` adds system topics.
 
     Raises NamespaceNotFound, InvalidValue, MetadataCorrupt.
     """
@@ -516,7 +518,7 @@ def list_topic_names(txn: Txn, namespace: NamespaceName, text: str | None, syste
 
 
 def bundle_range(txn: Txn, name: TopicName) -> str:
-    """Return the range of the bundle that ``name`` is in, ``0xLOW_0xHIGH``; one of all hashes where none are stored. Raises
+    """Return the range of the bundle that ``name`` is in, ``0xLOW_0xHIGH``; if no bundles are stored, the range of all hashes. Raises
     MetadataCorrupt."""
     stored = find_local_policies(txn, name.namespace).get("bundles")
     bundles = stored or (find_json(txn, name.namespace.policies_path) or {}).get("bundles") or {}
@@ -637,7 +639,7 @@ def isolation_text(policy: JsonObject) -> str:
 
 
 def is_expression(text: str) -> bool:
-    """Whether ``text`` is a regular expression; Java's, as far as Python's says."""
+    """Whether Python accepts ``text`` as a regular expression; Java nearly always agrees."""
     try:
         re.compile(text)
     except re.error:
@@ -683,7 +685,7 @@ def bundle_quota_path(bundle: Bundle | None) -> str:
 
 
 def find_bundle(txn: Txn, namespace: NamespaceName | None, text: str | None) -> Bundle | None:
-    """Return the bundle named, None if neither it nor the namespace is; raises InvalidValue, NamespaceNotFound."""
+    """Return the bundle ``text`` of ``namespace``, None if both are None; raises InvalidValue, NamespaceNotFound."""
     if namespace is None and text is None:
         return None
     if namespace is None or text is None:
@@ -772,7 +774,7 @@ def read_configuration(txn: Txn) -> JsonObject:
 
 
 def find_cluster_name(txn: Txn) -> str | None:
-    """Return the cluster that the metadata name: the only one they list, or the one of ``pulsar/system``; None for neither."""
+    """Return the cluster that the metadata names: the only one listed, or that of ``pulsar/system``; None if there is neither."""
     listed = list_clusters(txn)
     try:
         return listed[0] if len(listed) == 1 else current_cluster(txn)

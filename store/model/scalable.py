@@ -22,7 +22,7 @@ _Item = TypeVar("_Item")
 
 
 def find_scalable(txn: Txn, name: TopicName) -> ScalableTopic | None:
-    """Return the scalable topic of a name, of a segment, or of a topic that was migrated; None without. Raises MetadataCorrupt."""
+    """Return the scalable topic with a name, of a segment, or that a topic was migrated to; None for none. Raises MetadataCorrupt."""
     node = tree.find_node(txn, name.scalable_path)
     return None if node is None or not node.value else decode_scalable_topic(node.value, node.path, name.whole)
 
@@ -64,9 +64,10 @@ def expand_scalable(txn: Txn, name: TopicName) -> tuple[TopicName, ...]:
 def in_one_order(
     txn: Txn, names: Sequence[TopicName], problems: list[StoreError]
 ) -> list[tuple[ScalableTopic | None, list[TopicName]]]:
-    """Return topics, those together that are several segments of one scalable topic, also ledgers that it had before it was migrated.
+    """Return (scalable topic or None, names) for groups of topics: several segments of one scalable topic, which include the topics that
+    were migrated to it, are a group; every other topic is one alone.
 
-    Segments whose record is damaged come one by one: that is added to ``problems``.
+    Segments whose record is damaged are alone, too; the error is added to ``problems``.
     """
     record_of: dict[TopicName, ScalableTopic] = {}
     wholes = dict.fromkeys(name.whole for name in names if name.domain == SEGMENT) if len(names) > 1 else ()

@@ -1,7 +1,7 @@
 """Read model of schemas: the versions of a topic's schema, the values of its messages decoded by them, and tests of such a value.
 
-Upstream: ``BookkeeperSchemaStorage``. What a message's metadata names is a version; no version means that it was sent without a
-schema, and such a value is left alone.
+Upstream: ``BookkeeperSchemaStorage``. A message's metadata names a version; a message without one was sent without a schema, and
+its value is not decoded.
 """
 
 import json
@@ -61,7 +61,7 @@ class TopicSchemas(Struct, frozen=True):
 
 
 class Encoded(NamedTuple):
-    """What of a message its value is made of. ``version``: of its schema, None: sent without one."""
+    """The parts of a message from which its value is decoded. ``version``: of its schema, None if it was sent without a schema."""
 
     version: int | None
     payload: bytes
@@ -73,7 +73,7 @@ class Encoded(NamedTuple):
 
 
 def encoded(message: Message) -> Encoded:
-    """Return what the value of ``message``, whole as a consumer gets it, is made of."""
+    """Return the parts of ``message``, complete as a consumer gets it, from which its value is decoded."""
     return Encoded(
         message.schema_number,
         bytes(message.payload),
@@ -85,7 +85,7 @@ def encoded(message: Message) -> Encoded:
 
 
 def find_locator(txn: Txn, topic: TopicName) -> SchemaLocator | None:
-    """Return where the schemas of ``topic`` (of its base topic for a partition) lie, None when it has none; raises MetadataCorrupt."""
+    """Return the locator of the schemas of ``topic`` (of its base topic for a partition), None if it has none; raises MetadataCorrupt."""
     node = find_node(txn, topic.schema_path)
     return None if node is None else decode_schema_locator(node.value, node.path)
 
@@ -128,7 +128,7 @@ class SchemaVersion(Answer, frozen=True):
 
 
 def read_versions(reader: EntryReader, topic: TopicName) -> tuple[SchemaVersion, ...]:
-    """Return what ``live_versions`` does as records; raises as it does."""
+    """Return the versions of ``live_versions`` as records; raises as that."""
     return tuple(
         SchemaVersion(version, entry.type_name, entry.definition, entry.timestamp_ms, entry.properties)
         for version, entry in live_versions(reader, topic)
@@ -196,7 +196,7 @@ class ValueReader:
 
 
 class PlainValues:
-    """Values as JSON can say them; keeps a decoder for each version of one topic's schema."""
+    """Decodes values to plain JSON values; caches a decoder per version of one topic's schema."""
 
     def __init__(self) -> None:
         self._decoders: dict[tuple[int | None, str], Decode] = {}
@@ -242,7 +242,7 @@ def record_fields(schema: ValueSchema) -> dict[str, str]:
 
 
 def _avro_type(found: object) -> str:
-    """Return the name of an Avro type, without the null of an optional one; "": not a plain type."""
+    """Return the name of an Avro type, of an optional one without its null; "" if it is not a plain type."""
     others = [one for one in found if one != "null"] if isinstance(found, list) else [found]
     return others[0] if len(others) == 1 and isinstance(others[0], str) else ""
 
@@ -250,7 +250,7 @@ def _avro_type(found: object) -> str:
 def value_decoder(
     reader: EntryReader, topic: TopicName, problems: list[StoreError] | None = None
 ) -> Callable[[Message], Decoded]:
-    """Return what decodes the values of messages of ``topic``; errors of values are also added to ``problems``."""
+    """Return a decoder for the values of messages of ``topic``; errors of values are also added to ``problems``."""
     values = ValueReader(read_schemas(reader, topic), PlainValues().value)
 
     def decode(message: Message) -> Decoded:
@@ -287,14 +287,14 @@ Step = str | int | None
 
 
 class PathTest(Struct, frozen=True):
-    """A path with a condition on its value. ``sign`` None: any value; ``wanted`` is as typed."""
+    """A path with a condition on its value. ``sign``: the comparison, None: any value; ``wanted``: the compared value as typed."""
 
     steps: tuple[Step, ...]
     sign: str | None = None
     wanted: str = ""
 
     def holds(self, value: object) -> bool:
-        """Whether something that the path leads to in ``value``, parsed JSON, passes."""
+        """Whether any value at the path in ``value``, parsed JSON, satisfies the condition."""
         return any(self._passes(leaf) for leaf in _lead(value, self.steps))
 
     def _passes(self, found: object) -> bool:

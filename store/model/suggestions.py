@@ -1,4 +1,4 @@
-"""Names near one that does not exist, from a bounded look at the metadata: the answer costs the same in a store of any size."""
+"""Suggests names close to one that does not exist, by a bounded search of the metadata, whose cost does not grow with the store."""
 
 from collections.abc import Iterable, Iterator
 from itertools import islice
@@ -27,20 +27,20 @@ _BEGINNINGS = 40
 
 
 def near_names(txn: Txn, error: errors.NotFound) -> tuple[str, ...]:
-    """Return up to three names that the one that ``error`` misses may have been meant to be, the nearest first."""
-    asked = error.context
+    """Return up to three existing names close to the one that ``error`` says does not exist, the closest first."""
+    context = error.context
     try:
         if isinstance(error, errors.LedgerNotFound):
-            ledger_id = None if "topic" in asked else asked.get("ledgerId")  # of a topic's own, the message tells
+            ledger_id = None if "topic" in context else context.get("ledgerId")  # of a topic's own, the message tells
             return _near_ledgers(txn, ledger_id) if isinstance(ledger_id, int) else ()
         if isinstance(error, errors.SubscriptionNotFound):
-            return _closest(str(asked.get("subscription") or ""), _cursors(txn, asked))
-        if isinstance(error, errors.TopicNotFound) and "topic" in asked:
-            return _near_topics(txn, parse_topic(str(asked["topic"])))
-        if isinstance(error, errors.NamespaceNotFound) and "namespace" in asked:
-            return tuple(map(str, _near_namespaces(txn, parse_namespace(str(asked["namespace"])))))
-        if isinstance(error, errors.NamespaceNotFound) and "tenant" in asked:
-            return _closest(str(asked["tenant"]), _tenants(txn))
+            return _closest(str(context.get("subscription") or ""), _cursors(txn, context))
+        if isinstance(error, errors.TopicNotFound) and "topic" in context:
+            return _near_topics(txn, parse_topic(str(context["topic"])))
+        if isinstance(error, errors.NamespaceNotFound) and "namespace" in context:
+            return tuple(map(str, _near_namespaces(txn, parse_namespace(str(context["namespace"])))))
+        if isinstance(error, errors.NamespaceNotFound) and "tenant" in context:
+            return _closest(str(context["tenant"]), _tenants(txn))
     except errors.InvalidValue:  # of a legacy name, whose cluster is a part of it
         pass
     return ()
@@ -88,7 +88,7 @@ def _cursors(txn: Txn, asked: dict[str, object]) -> Iterator[str]:
 
 
 def _around(txn: Txn, path: str, wanted: str) -> Iterator[str]:
-    """Yield names below ``path`` in clear: all of a few; of many, some that begin like ``wanted``."""
+    """Yield names below ``path`` in clear: all if they are few, else also some that begin like ``wanted``."""
     names = list(islice(iter_children(txn, path), _FEW))
     if len(names) == _FEW:
         stored = encode_name(wanted)

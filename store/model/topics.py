@@ -186,7 +186,7 @@ def rank_of(ids: Sequence[int], ranks: Sequence[int], ledger_id: int, entry_id: 
 def read_topic(txn: Txn, name: TopicName) -> Topic:
     """Return the topic; raises TopicNotFound (naming the partitions of a partitioned one), MetadataCorrupt.
 
-    The last one is kept: commands ask for a topic in several places, and it may have hundreds of thousands of ledgers.
+    The last topic is cached: commands read a topic in several places, and it may have hundreds of thousands of ledgers.
     """
     node = tree.find_node(txn, name.path)
     if node is None:
@@ -214,7 +214,7 @@ def read_topic(txn: Txn, name: TopicName) -> Topic:
 
 
 def _not_found(txn: Txn, name: TopicName) -> errors.TopicNotFound:
-    """Return the error for an unknown topic, which names its partitions that lost their metadata."""
+    """Return the error for an unknown topic; it names partitions or subscriptions of the topic that still exist."""
     there = list_partitions(txn, name) if name.domain == PERSISTENT and not name.is_partition else []
     if there:
         numbers = [one.partition_index for one in there]
@@ -257,7 +257,7 @@ def list_partitions(txn: Txn, name: TopicName) -> list[TopicName]:
 
 
 def _is_current(txn: Txn, topic: Topic) -> bool:
-    """Whether the open ledger of ``topic``, whose node is the same, is so too: a transaction that writes may have changed it."""
+    """Whether a cached ``topic``, whose node is unchanged, is still valid: a write transaction may have changed its open ledger."""
     last = topic.ledgers[-1:]
     if topic.is_shadow and not txn.is_snapshot:
         return False
@@ -275,8 +275,8 @@ def _decode_topic(txn: Txn, name: TopicName, node: tree.Node) -> Topic:
 
 
 def _of_source(txn: Txn, name: TopicName, managed: ManagedLedger) -> ManagedLedger:
-    """Return the ledgers of a shadow topic once a broker loads it: those of its source (upstream ``ShadowManagedLedgerImpl``), which may be
-    more than its own list has; its own, if the source is gone."""
+    """Return a shadow topic's managed ledger as a broker loads it: with the ledgers of its source (upstream ``ShadowManagedLedgerImpl``),
+    which may be more than its own list has, or with its own if the source is gone."""
     try:
         source = parse_topic(managed.properties[SHADOW_SOURCE])
     except errors.InvalidValue:
@@ -295,7 +295,7 @@ def _open_ledger(txn: Txn, info: LedgerInfo) -> TopicLedger:
 
 
 def read_open_size(txn: Txn, ledger_id: int) -> tuple[int, int]:
-    """Return how many entries and payload bytes the open ledger of a topic has, none of one that is not here; raises as ``read_ledger``."""
+    """Return (entries, payload bytes) of a topic's open ledger, (0, 0) if it is unknown or damaged; raises IndexCorrupt."""
     whole = find_whole(txn, ledger_id)
     if whole is not None:
         return whole.entries, whole.size_bytes
@@ -310,7 +310,7 @@ def read_open_size(txn: Txn, ledger_id: int) -> tuple[int, int]:
 
 
 def partition_count(txn: Txn, name: TopicName) -> int:
-    """Return the partitions of a partitioned topic, 0 for any other name."""
+    """Return the number of partitions of a partitioned topic, 0 for any other name."""
     if name.domain != PERSISTENT or name.is_partition or not _has_partitioned(txn, name.namespace):
         return 0
     node = tree.find_node(txn, name.partitioned_path)
@@ -323,7 +323,7 @@ def partition_count(txn: Txn, name: TopicName) -> int:
 
 
 def _has_partitioned(txn: Txn, namespace: NamespaceName) -> bool:
-    """Whether ``namespace`` may have partitioned topics; of a snapshot looked up once, as long as no other namespace is asked for."""
+    """Whether ``namespace`` may have partitioned topics; a snapshot caches the answer for the last namespace."""
     kept: tuple[NamespaceName, bool] | None = txn.memo.get(_has_partitioned) if txn.is_snapshot else None
     if kept is None or kept[0] != namespace:
         altered: list[bytes] = []
@@ -359,7 +359,7 @@ def iter_topics(txn: Txn, namespace: NamespaceName | None = None, containing: st
     """Yield every topic and partition of ``namespace`` (default: all), system topics included, in name order; ``containing``: part of
     their names.
 
-    A node whose name is not as ``encode_name`` writes it is none: no topic name leads to it. ``store check`` names it.
+    A node whose name is not as ``encode_name`` writes it is left out, because no topic name leads to it; ``store check`` reports it.
     """
     for one in iter_all_namespaces(txn) if namespace is None else (namespace,):
         yield from (TopicName(one, name) for name in _local_names(txn, one) if containing in name)
@@ -374,8 +374,8 @@ def iter_all_topics(txn: Txn) -> Iterator[TopicName]:
 
 
 def iter_topics_between(txn: Txn, namespace: NamespaceName, start: int, end: int) -> Iterator[TopicName]:
-    """Yield the topics of ``namespace`` from place ``start`` to ``end`` (excluded) in the order of ``iter_topics``; the others cost
-    little."""
+    """Yield the topics of ``namespace`` with indexes ``start`` to ``end`` (excluded) in the order of ``iter_topics``; skipping the others
+    costs little."""
     return (TopicName(namespace, name) for name in islice(_local_names(txn, namespace), start, end))
 
 
@@ -427,8 +427,8 @@ def _local_names(txn: Txn, namespace: NamespaceName) -> Iterable[str]:
 
 
 def _join(names: Iterator[str]) -> str | None:
-    """Return the names in order with NUL between them, None if one is empty or has a NUL: packed while they come, as each takes four times
-    as much alone."""
+    """Return the names in order, joined with NUL; None if one is empty or has a NUL. Joins while it reads: a list of strings takes four
+    times the memory."""
     runs = list[tuple[str, str, str]]()
     while run := sorted(islice(names, _RUN_NAMES)):
         runs.append((run[0], run[-1], "\0".join(run)))
@@ -455,13 +455,13 @@ def _find_listed(txn: Txn, namespace: NamespaceName) -> _NamespaceTopics | None:
 
 
 def find_pending_ack_logs(txn: Txn, namespace: NamespaceName) -> frozenset[str] | None:
-    """Return the local names of the logs of pending acknowledgements in ``namespace``, None unless its topics were listed."""
+    """Return the local names of the logs of pending acknowledgements in ``namespace``; None if its topics have not been listed before."""
     kept = _find_listed(txn, namespace)
     return None if kept is None else kept.logs
 
 
 def iter_headless(txn: Txn) -> Iterator[TopicName]:
-    """Yield the topics of ``iter_topics`` that have no node of their own, but something below it."""
+    """Yield the topics of ``iter_topics`` that have no node of their own, only nodes below its path."""
     for namespace in iter_all_namespaces(txn):
         names = _local_names(txn, namespace)
         kept = _find_listed(txn, namespace)
@@ -578,7 +578,7 @@ def check_namespace(txn: Txn, namespace: NamespaceName) -> None:
 
 
 def _listing(txn: Txn, namespace: NamespaceName) -> str:
-    """Return what lists the namespaces beside one that does not exist, or the tenants if its tenant does not either; "" if it exists."""
+    """Return a hint for a namespace that does not exist: list its tenant's namespaces, or the tenants; "" if it exists."""
     if (
         tree.find_node(txn, namespace.policies_path) is not None
         or next(tree.iter_children(txn, namespace.managed_ledgers_path), None) is not None
@@ -599,14 +599,14 @@ _BOOKIES, _NONE_ABSENT = b"bookies", b'"absent": []'
 
 
 def may_be_broken(txn: Txn, topic: Topic) -> bool:
-    """Whether a ledger of ``topic`` is not whole, or an open one may go on at a bookie that is not imported."""
+    """Whether a ledger of ``topic`` is not whole, or an open one may have more entries on a bookie that is not imported."""
     return not all(is_whole(txn, ledger) for ledger in topic.ledgers) or (
         bool(topic.ledgers) and topic.ledgers[-1].is_open and lacks_bookies(txn)
     )
 
 
 def is_whole(txn: Txn, listed: TopicLedger) -> bool:
-    """Return whether a ledger has metadata, all entries in the index, and none outside its clients' bookies; few look-ups."""
+    """Return whether a ledger is offloaded, or has metadata, all its entries indexed, and bookies that serve them; few look-ups."""
     if listed.info.offloaded:
         return True
     known = find_whole(txn, listed.ledger_id)
@@ -627,7 +627,7 @@ def find_plain_size(txn: Txn, name: TopicName) -> tuple[int, int] | None:
     """Return (entries, payload bytes) of a topic without compacted view whose ledgers were all found complete; else
     None.
 
-    Also None if they were not looked at: for scans of many topics, at a third of the cost of ``read_topic``.
+    Also None if not all ledgers were checked before. For scans of many topics: a third of the cost of ``read_topic``.
     """
     path = name.path
     row = txn.view("tree", tree.tree_key(path))
@@ -684,7 +684,7 @@ def iter_partitioned(txn: Txn, namespace: NamespaceName | None = None) -> Iterat
 
 
 def read_partitioned(txn: Txn, name: TopicName) -> PartitionedTopic:
-    """Return the partitions of ``name``: 0 for a topic without them, and for none at all, as upstream answers.
+    """Return the partitions of ``name``: 0 for a topic without partitions, and for a name that does not exist, as upstream answers.
 
     Raises MetadataCorrupt.
     """
@@ -695,7 +695,7 @@ def read_partitioned(txn: Txn, name: TopicName) -> PartitionedTopic:
 
 
 def read_existing(txn: Txn, name: TopicName) -> PartitionedTopic:
-    """Return the partitions of ``name``, 0 for a topic without; raises TopicNotFound if neither is there, MetadataCorrupt."""
+    """Return the partitions of ``name``, 0 for a topic without them; raises TopicNotFound if it does not exist, MetadataCorrupt."""
     partitioned = read_partitioned(txn, name)
     if not partitioned.partitions:
         read_topic(txn, name)
@@ -703,14 +703,14 @@ def read_existing(txn: Txn, name: TopicName) -> PartitionedTopic:
 
 
 def existing_partitions(txn: Txn, name: TopicName) -> tuple[TopicName, ...]:
-    """Return the partitions of ``name`` that are there: one that was never opened has no metadata."""
+    """Return the partitions of ``name`` that exist; a partition that was never opened has no metadata."""
     count = read_partitioned(txn, name).partitions
     there = (part for part in list_partitions(txn, name) if part.partition_index < count)
     return tuple(part for part in there if tree.find_node(txn, part.path) is not None)
 
 
 def expand_existing(txn: Txn, name: TopicName) -> tuple[TopicName, ...]:
-    """Return what ``expand_topic`` does, but of partitions those that are there: a damaged record may have any number of them."""
+    """Return ``expand_topic`` of ``name``, but only partitions that exist: a damaged record may have any number of them."""
     return existing_partitions(txn, name) if partition_count(txn, name) else expand_topic(txn, name)
 
 

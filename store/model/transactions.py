@@ -1,4 +1,4 @@
-"""Read model of transactions: what coordinators and subscriptions know of open ones, as a broker that starts recovers it.
+"""Read model of transactions: the open ones that coordinators and subscriptions record, as a broker recovers them at its start.
 
 Upstream: ``MLTransactionMetadataStore``, ``MLPendingAckStore``, ``TopicTransactionBuffer`` (Pulsar 4.0.8); of segments, whose transactions
 are in the metadata store, ``TransactionCoordinatorV5``, ``MetadataTransactionBuffer`` (5.0.1).
@@ -50,7 +50,7 @@ class OpenTransaction(Struct):
 
 
 class Coordinator(Struct, frozen=True):
-    """What a coordinator's log says: the highest number given, and its open transactions in their order."""
+    """The state of a coordinator from its log: the highest number assigned, and its open transactions in order."""
 
     coordinator_id: int
     last_id: int
@@ -58,7 +58,7 @@ class Coordinator(Struct, frozen=True):
 
     @property
     def low_water_mark(self) -> int:
-        """All transactions up to here are over; 0 where none is open (``MLTransactionMetadataStore.getLowWaterMark``, 4.0.8)."""
+        """All transactions up to this number have ended; 0 if none is open (``MLTransactionMetadataStore.getLowWaterMark``, 4.0.8)."""
         return min((txn.least for txn in self.open), default=1) - 1
 
 
@@ -68,7 +68,7 @@ def log_topic(coordinator_id: int) -> TopicName:
 
 
 def coordinator_ids(txn: Txn) -> list[int]:
-    """Return the coordinators that have a log, or gave a number to a transaction of segments."""
+    """Return the coordinators that have a log, or assigned a number to a transaction of segments."""
     names = iter_children(txn, SYSTEM.managed_ledgers_path)
     numbers = {name.removeprefix(TRANSACTION_LOG_PREFIX) for name in names if name.startswith(TRANSACTION_LOG_PREFIX)}
     numbers.update(iter_children(txn, _SEQUENCES))
@@ -87,7 +87,7 @@ def read_states(txn: Txn) -> dict[transactions.TxnId, str | None]:
 
 
 class SegmentStates(Struct, frozen=True):
-    """What the metadata store says of the transactions that wrote to a segment. ``given``: coordinator → the next number it gives."""
+    """The states of transactions that wrote to a segment, from the metadata store. ``given``: coordinator → the next number it assigns."""
 
     states: Mapping[transactions.TxnId, str | None]
     aborted: Collection[transactions.TxnId]
@@ -96,7 +96,7 @@ class SegmentStates(Struct, frozen=True):
     def of(self, txn: transactions.TxnId) -> str:
         """Return the state of a transaction; raises NotSeen if the metadata store has none.
 
-        A broker forgets a transaction that is over; an aborted one it lists as long as a segment has entries of that transaction.
+        A broker forgets a transaction that has ended; it lists an aborted one as long as a segment has entries of it.
         """
         known = transactions.COMMITTED if 0 <= txn.least < self.given.get(txn.most, 0) else None
         state = transactions.ABORTED if txn in self.aborted else self.states.get(txn, known)
@@ -140,7 +140,8 @@ def read_segment_states(txn: Txn, name: TopicName) -> SegmentStates:
 
 
 def _next_number(txn: Txn, coordinator_id: int) -> int:
-    """Return the number that a coordinator gives to the next transaction of segments, 0 where it gave none; raises MetadataCorrupt."""
+    """Return the number that a coordinator assigns to the next transaction of segments, 0 if it has assigned none; raises
+    MetadataCorrupt."""
     node = find_node(txn, f"{_SEQUENCES}/{coordinator_id}")
     if node is None:
         return 0
@@ -151,7 +152,7 @@ def _next_number(txn: Txn, coordinator_id: int) -> int:
 
 
 def _iter_operation_nodes(txn: Txn) -> Iterator[tuple[str, Node]]:
-    """Yield what transactions of segments did, each after the key of the transaction."""
+    """Yield (key of the transaction, node) for each operation of the transactions of segments."""
     for node in iter_nodes(txn, f"{_OPERATIONS}/"):
         key, is_operation, _ = node.path.rpartition("/")[2].partition("-")
         if is_operation:  # else it counts them
@@ -159,13 +160,13 @@ def _iter_operation_nodes(txn: Txn) -> Iterator[tuple[str, Node]]:
 
 
 def _iter_operations(txn: Txn) -> Iterator[tuple[transactions.TxnId, transactions.TxnOperation]]:
-    """Yield what transactions of segments did, in their order."""
+    """Yield (transaction, operation) for each operation of the transactions of segments, in the order of nodes."""
     for key, node in _iter_operation_nodes(txn):
         yield transactions.txn_of_key(key, node.path), transactions.decode_txn_operation(node.value, node.path)
 
 
 def _read_of_segments(txn: Txn, coordinator_id: int) -> tuple[int, dict[transactions.TxnId, OpenTransaction]]:
-    """Return the newest number that a coordinator gave to a transaction of segments, and those that are open."""
+    """Return the newest number that a coordinator assigned to a transaction of segments, and the open transactions."""
     last_id = _next_number(txn, coordinator_id) - 1
     open_: dict[transactions.TxnId, OpenTransaction] = {}
     for node in iter_nodes(txn, f"{_HEADERS}/{coordinator_id}_"):
@@ -232,8 +233,8 @@ def read_pending_acks(
 ) -> dict[transactions.TxnId, Position | None] | None:
     """Return the open transactions with acknowledgements on a subscription → the position of a cumulative one.
 
-    As a broker's replay of the log, which begins after its cursor (``MLPendingAckStore``, 4.0.8). ``end``: the entry of the log at which
-    it stops, None for after the last one. Returns None where there is no log of them. Raises EntryCorrupt, MetadataCorrupt, Unsupported.
+    Read like a broker's replay of the log, which begins after the log's cursor (``MLPendingAckStore``, 4.0.8). ``end``: the entry of the
+    log at which it stops, None for after the last one. Returns None if there is no log. Raises EntryCorrupt, MetadataCorrupt, Unsupported.
     """
     open_: dict[transactions.TxnId, Position | None] = {}
     if name.domain == SEGMENT:
@@ -273,7 +274,7 @@ def _payloads(
 
 
 class Buffer(Struct):
-    """What the entries of a topic say of transactions: first entries of open ones, those that were aborted, those not known."""
+    """Transactions found in the entries of a topic: open ones with their first entries, aborted ones, and those of unknown state."""
 
     first: dict[transactions.TxnId, Position] = field(default_factory=dict)
     aborted: set[transactions.TxnId] = field(default_factory=set)
@@ -288,7 +289,7 @@ class Buffer(Struct):
 
 
 def read_buffer(reader: EntryReader, name: TopicName) -> Buffer:
-    """Return what the entries of ``name`` say of transactions; every entry is read. Raises TopicNotFound."""
+    """Return the transactions found in the entries of ``name``, all of which are read. Raises TopicNotFound."""
     buffer = Buffer()
     topic = read_topic(reader.txn, name)
     states = read_segment_states(reader.txn, name) if name.domain == SEGMENT else None

@@ -73,7 +73,7 @@ def delayed_ranks(reader: EntryReader, topic: Topic, intervals: Intervals, now_m
 
 
 def make_strip(facts: SubscriptionFacts, delayed: Array | None, cells: int = CELLS) -> Strip:
-    """Return a subscription's strip; ``delayed``: ranks that wait, None if not looked for."""
+    """Return a subscription's strip. ``delayed``: ranks of the entries that are not due yet, None if they were not read."""
     topic, cursor, lost = facts.of.topic, facts.cursor, facts.of.lost
     entries = topic.number_of_entries
     edges = np.unique(np.linspace(0, entries, min(cells, entries) + 1).astype(np.int64))

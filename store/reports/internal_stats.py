@@ -252,7 +252,7 @@ def _cursor_stats(txn: Txn, topic: topics.Topic, cursor: Cursor) -> CursorStats:
 
 
 def _created(txn: Txn, ledger_id: int) -> str | None:
-    """Return when the ledger's metadata was created: some milliseconds before the broker notes it."""
+    """Return when the ledger's metadata node was created, some milliseconds before the broker records it; None without a node."""
     node = find_node(txn, ledger_path(ledger_id))
     return None if node is None else iso_time(node.stat.created_ms)
 

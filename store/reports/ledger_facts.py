@@ -1,4 +1,4 @@
-"""Read model of ``ledgers info``: everything known about one ledger. Imports little: the question is asked by hand, cold."""
+"""Read model of ``ledgers info``: everything known about one ledger. Imports little, because the command is typed by hand."""
 
 from msgspec import field
 
@@ -18,7 +18,7 @@ LOST, OFFLOADED, UNKNOWN = "LOST", "OFFLOADED", "UNKNOWN"
 
 
 class LedgerFacts(Answer, frozen=True):
-    """Everything known about one ledger. ``metadata`` and ``sums`` (of the index) are None where there are none.
+    """Everything known about one ledger. ``metadata`` and ``sums`` (from the index) are None if they do not exist.
 
     ``state``: that of a ``LedgerRow``, or of a referenced ledger without metadata and without an entry in any file: ``LOST``,
     ``UNKNOWN`` where bookies that were not imported may have it, or only a shadow topic names it, whose broker lists its source's

@@ -111,7 +111,7 @@ def read_stated_owners(txn: Txn, ledger_id: int) -> LedgerOwners:
 
 
 def indexed_bytes(txn: Txn, ledgers: Iterable[int]) -> int:
-    """Return how much reading all entries of ``ledgers`` reads, as the index says."""
+    """Return how many bytes a reading of all indexed entries of ``ledgers`` reads."""
     sums = [times.sums for times in (find_times(txn, ledger_id) for ledger_id in ledgers) if times is not None]
     return sum(one.payload_bytes + one.entries * _RECORD_BYTES for one in sums)
 
@@ -131,8 +131,9 @@ def iter_missing(txn: Txn) -> Iterator[Missing]:
 
 
 def _find_missing(txn: Txn, ledger_id: int) -> Missing | None:
-    """Return as ``find_missing``, also with the command for lost metadata that is to be rebuilt, and for bookies that were not imported;
-    nothing of a ledger in tiered storage, which has all its entries."""
+    """Return ``find_missing`` of a ledger, with the command that rebuilds lost metadata or adds a bookie that was not imported.
+
+    None for a ledger in tiered storage, which has all its entries."""
     missing = find_missing(txn, ledger_id)
     if missing is None or is_in_tiered_storage(txn, ledger_id):
         return None

@@ -28,7 +28,7 @@ _DIGEST_NAMES = {size: kind.name for kind, size in DIGEST_SIZE.items()}
 
 
 class LogSummary(Answer, frozen=True):
-    """One file as its name and header tell, its records unread. ``header``: "ok" or the reason why it is bad."""
+    """One file by its name and header, without reading its records. ``header``: "ok" or the reason why it is bad."""
 
     path: str
     kind: FileKind
@@ -161,7 +161,7 @@ def kind_of(path: Path | str) -> FileKind:
 
 
 def read_log_summary(path: Path | str) -> LogSummary:
-    """Return what the name and the header of a log or journal tell; a bad header is told, not raised, and so is a path that is no file."""
+    """Return the summary of a log or journal from its name and header; a bad header, or a path that is no file, is in ``header``."""
     reason = _why_no_file(path)
     name = _name_of(path)
     kind = kind_of(path)
@@ -211,8 +211,7 @@ def iter_log_records(path: Path | str, *, verify: bool = True, engine: Engine | 
 def _scan(
     path: Path | str, verify: bool, engine: Engine | None = None, *, sizes: bool = False
 ) -> Any:  # Any: FileScan, which numpy comes with, or EngineLog
-    """Return a scan of ``path``; by ``engine``, and of a URL, its batches come from other processes, or a slice at a time; with
-    ``sizes`` only the bytes of each ledger."""
+    """Return a scan of ``path``: in this process, or slice by slice by ``engine`` or for a URL. ``sizes``: only the bytes per ledger."""
     from pulsar_admin.store.scan.files import FileScan, LedgerDigests, Slice
 
     nothing_known = LedgerDigests.of({})
@@ -253,7 +252,7 @@ def _gap(problem: Any) -> LogRecord:  # Any: store.scan.files.Problem
 def iter_verdicts(
     path: Path | str, files: Iterable[Path | str], advance: Callable[[int], None], engine: Engine | None
 ) -> Iterator[LogVerdict]:
-    """Yield the problems of each of the logs at ``path``, ``files``, and of indexes beside them."""
+    """Yield the verdict on each of ``files``, the logs at ``path``, and on the indexes in the same directory."""
     yield from (verify_log(file, advance, engine) for file in files)
     if isinstance(path, Path):
         yield from verify_indexes(path)

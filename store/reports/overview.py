@@ -84,9 +84,9 @@ class TopicTotal(Answer, frozen=True):
 
 
 class Backlog(Answer, frozen=True):
-    """A subscription's backlog. ``oldest_source`` says how the publish time of its first entry is known: "index" (all entries of its
-    block have that time), "entry" (its header was read), "block" (it cannot be read: the earliest time of its block, so it is no older),
-    "" (nothing is known of it, or nothing is left)."""
+    """A subscription's backlog. ``oldest_source``: where the publish time of its first entry comes from: "index" (all entries of its
+    block have that time), "entry" (its header), "block" (the header cannot be read: the earliest time of its block, so the entry is not
+    older), "" (it is unknown, or the backlog is empty)."""
 
     topic: str
     subscription: str
@@ -116,7 +116,7 @@ Findings = tuple[FindingsOfCode, ...] | None
 class Overview(Answer, frozen=True):
     """The answer of ``overview``. ``findings`` None: nothing was checked. ``held``: bytes of topics by the reason of a ``Blocker``.
 
-    ``clock_ms``: when it was asked; ``now_ms``: the time that ages are counted at; ``as_of_source``: what says that, of ``SAID_BY``,
+    ``clock_ms``: when it was read; ``now_ms``: the time at which ages are counted; ``as_of_source``: its source, of ``SAID_BY``,
     "given" or "clock". ``unreadable``: topics and cursors that cannot be read: they count, and no sum of entries or bytes has them;
     ``unknown_trees``: trees of the metadata that no Pulsar known here writes; ``other_ledgers``: managed ledgers that are no topics here,
     summed up.
@@ -153,7 +153,7 @@ class Overview(Answer, frozen=True):
 
     @property
     def copy_age_ms(self) -> int:
-        """How old the copy is: since the last import or refresh."""
+        """Time since the last import or refresh."""
         return self.clock_ms - self.copied_ms
 
     @property
@@ -163,7 +163,7 @@ class Overview(Answer, frozen=True):
 
 
 class Largest(Generic[Item]):
-    """The ``count`` items of the largest weights, of those alike the first."""
+    """The ``count`` items with the largest weights; among equal weights, the first ones."""
 
     def __init__(self, count: int) -> None:
         self._count = count
@@ -173,7 +173,7 @@ class Largest(Generic[Item]):
         """An item of a weight above this is among the largest so far."""
 
     def add(self, weight: int, item: Item) -> None:
-        """Take an item when its weight is among the largest so far; 0 never is."""
+        """Keep an item if its weight is among the largest so far; never if it is 0."""
         self._added -= 1
         if weight > self.least:  # of few
             replace = heappush if len(self._heap) < self._count else heapreplace
@@ -181,7 +181,7 @@ class Largest(Generic[Item]):
             self.least = self._heap[0][0] if len(self._heap) == self._count else 0
 
     def merge(self, later: Largest[Item]) -> None:
-        """Take the items of ``later``, which come after these."""
+        """Add the items of ``later``, which come after these."""
         seen = self.seen
         for weight, added, item in sorted(later._heap, key=lambda row: -row[1]):
             self._added = added - seen + 1
@@ -190,11 +190,11 @@ class Largest(Generic[Item]):
 
     @property
     def seen(self) -> int:
-        """How many there were."""
+        """How many items with a weight were added."""
         return -self._added
 
     def items(self) -> tuple[Item, ...]:
-        """Return the items, the largest first."""
+        """Return the kept items, the largest first."""
         return tuple(item for _, _, item in sorted(self._heap, key=lambda row: row[:2], reverse=True))
 
 
@@ -206,7 +206,7 @@ def read_overview(
     processes: int,
     advance: Callable[[int], None],
 ) -> Overview:
-    """Return the overview of a store at ``now``. ``counting``: with ``Totals`` before other tallies; done here, unless it is.
+    """Return the overview of a store at ``now``. ``counting``: its first tally is ``Totals``; if it is not done, topics are counted here.
 
     ``processes``: how many others count, where there are very many topics (``processes_that_pay``); ``advance`` gets the topics and
     ledgers looked at. A topic or cursor that cannot be read is counted, not raised. Raises IndexCorrupt for rows of the index that cannot.
@@ -279,7 +279,7 @@ class _Sums(Struct):
 
 
 class Totals:
-    """What the pass adds up."""
+    """The sums of a pass over all topics."""
 
     def __init__(self, top: int) -> None:
         self.top = top
@@ -291,7 +291,7 @@ class Totals:
         self.held: Counter[str] = Counter()
 
     def add(self, numbers: TopicNumbers) -> None:
-        """Add a topic with all of its cursors; of one that cannot be read nothing but that it is there."""
+        """Add a topic with all its cursors; cursors that cannot be read are only counted."""
         self.unreadable += numbers.unreadable
         name, where, size_bytes = numbers.name, numbers.where, numbers.size_bytes
         sums = self.namespaces.get(name.namespace)
@@ -350,7 +350,7 @@ class Totals:
 
 
 def _count_all(reader: EntryReader, counting: Counting, processes: int, advance: Callable[[int], None]) -> Totals:
-    """Have all topics counted that are not yet, and return the totals."""
+    """Count all topics, unless ``counting`` is done, and return the totals."""
     txn, tallies, now_ms = reader.txn, counting.tallies, counting.now_ms
     totals = tallies[0]
     assert isinstance(totals, Totals)
@@ -397,7 +397,7 @@ def read_backlog(facts: SubscriptionFacts) -> Backlog:
 
 
 def find_publish_ms(reader: EntryReader, position: Position) -> tuple[int | None, str]:
-    """Return the publish time of an entry and how it is known (``Backlog.oldest_source``), None where it is not."""
+    """Return the publish time of an entry and its source (``Backlog.oldest_source``); None if it is unknown."""
     try:
         block = find_block(reader.txn, position.ledger_id, position.entry_id)
     except StoreError:
@@ -423,7 +423,7 @@ Labels = tuple[tuple[str, str], ...]
 
 
 class MetricSample(Answer, frozen=True):
-    """One value and the labels that tell it from the others of its metric."""
+    """One value of a metric, and the labels that distinguish it from the others."""
 
     labels: Mapping[str, str]
     value: int | float
@@ -438,9 +438,9 @@ class Metric(Answer, frozen=True):
 
 
 class Chosen(Struct, frozen=True):
-    """Which rows are given: at most ``top`` of each metric with a topic, of topics that match ``pattern`` (a glob; None: all).
+    """Which rows metrics have: at most ``top`` per metric with a topic, of topics that match ``pattern`` (a glob; None: all).
 
-    ``delayed``: read the headers of the chosen backlogs, and count what waits for its time.
+    ``delayed``: also read the headers of the chosen backlogs, and count the delayed messages.
     """
 
     top: int = TOP_ROWS
@@ -449,7 +449,7 @@ class Chosen(Struct, frozen=True):
 
 
 class Rows:
-    """The topics and subscriptions that have rows of their own; an empty one weighs least, but also has a row."""
+    """The topics and subscriptions that get rows of their own: the largest; empty ones are chosen last."""
 
     def __init__(self, chosen: Chosen) -> None:
         self.chosen = chosen
@@ -458,7 +458,7 @@ class Rows:
         self.compacted: Largest[tuple[str, int]] = Largest(chosen.top)
 
     def add(self, numbers: TopicNumbers) -> None:
-        """Take a topic, if its name matches."""
+        """Add a topic and its subscriptions if its name matches."""
         name = numbers.where
         short = name.removeprefix("persistent://")
         pattern = self.chosen.pattern
@@ -474,13 +474,13 @@ class Rows:
         """A topic that cannot be read has no rows."""
 
     def merge(self, later: Rows) -> None:
-        """Take the rows of ``later``, whose topics come after these."""
+        """Add the rows of ``later``, whose topics come after these."""
         self.subscriptions.merge(later.subscriptions)
         self.topics.merge(later.topics)
         self.compacted.merge(later.compacted)
 
     def left_out(self) -> int:
-        """Return how many rows that match are not among the largest."""
+        """Return how many rows match but are not among the largest."""
         return sum(rows.seen - len(rows.items()) for rows in (self.subscriptions, self.topics, self.compacted))
 
 

@@ -111,7 +111,7 @@ def _rates(node: Node) -> Json:
 
 
 def _scaled(found: ScalableTopic) -> Json:
-    """Return when a segment was last split, merged or given other buckets (a migration counts): when its results were created."""
+    """Return when segments were last split, merged and rebucketed (a migration counts), by upstream's keys: creation of the results."""
     times: dict[str, int] = {}
     by_id = {one.segment_id: one for one in found.segments}
     for one in found.segments:
@@ -125,7 +125,7 @@ def _scaled(found: ScalableTopic) -> Json:
 
 
 def _subscriptions(reader: EntryReader, name: TopicName, stats: Mapping[int, TopicStats]) -> Json:
-    """Return the subscriptions, those with consumers that read in order first: only of these a controller keeps nodes."""
+    """Return the subscriptions; those with ordered consumers come first, because a controller keeps nodes only for these."""
     txn, root = reader.txn, f"{name.scalable_path}/subscriptions"
     streams = list(iter_children(txn, root))
     there = {one for row in stats.values() for one in row.subscriptions}

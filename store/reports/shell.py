@@ -75,7 +75,7 @@ def metadata_bytes(txn: Txn, ledger_id: int) -> bytes:
 
 
 def ledger_lines(txn: Txn, bookie: str | None, meta: bool) -> Iterator[str]:
-    """Yield what ``listledgers`` prints: of all ledgers, or of those that ``bookie`` is to hold entries of."""
+    """Yield what ``listledgers`` prints: all ledgers, or those of which ``bookie`` should have entries."""
     for ledger_id in iter_ledger_ids(txn):
         metadata = find_metadata(txn, ledger_id) if meta or bookie is not None else None
         if bookie is None or (metadata is not None and _holds(metadata, bookie)):
@@ -85,7 +85,7 @@ def ledger_lines(txn: Txn, bookie: str | None, meta: bool) -> Iterator[str]:
 
 
 def _holds(metadata: LedgerMetadata, bookie: str) -> bool:
-    """Whether ``bookie`` is to hold an entry (upstream ``BookKeeperAdmin.areEntriesOfLedgerStoredInTheBookie``).
+    """Whether ``bookie`` should have any entry of the ledger (upstream ``BookKeeperAdmin.areEntriesOfLedgerStoredInTheBookie``).
 
     A ledger without entries is on no bookie, and one with a striped ensemble only on those that a written entry went to.
     """
@@ -119,7 +119,7 @@ def under_replicated_lines(
 
 
 def bookie_lines(txn: Txn, readwrite: bool, readonly: bool, every: bool) -> Iterator[str]:
-    """Yield what ``listbookies`` prints: of those that run, which a stopped cluster has none of, and of all with a cookie."""
+    """Yield what ``listbookies`` prints: running bookies, of which a stopped cluster has none, or all bookies with a cookie."""
     running = [name for name in iter_children(txn, AVAILABLE) if name != READ_ONLY]
     only_read = list(iter_children(txn, f"{AVAILABLE}/{READ_ONLY}"))
     shown = 0
@@ -154,7 +154,7 @@ def cookie_lines(txn: Txn, bookie: str) -> Iterator[str]:
 
 
 class ClusterInfo(Struct, frozen=True):
-    """What ``clusterinfo`` tells; an auditor is elected among running bookies."""
+    """What ``clusterinfo`` prints. An auditor is elected only among running bookies."""
 
     auditor_elected: bool
     auditor_id: str
@@ -167,7 +167,7 @@ class ClusterInfo(Struct, frozen=True):
 
 
 def read_cluster_info(txn: Txn) -> ClusterInfo:
-    """Return what the metadata says of the cluster."""
+    """Return what ``clusterinfo`` prints, from the metadata."""
     every = sum(1 for _ in iter_children(txn, COOKIES))
     readonly = sum(1 for _ in iter_children(txn, f"{AVAILABLE}/{READ_ONLY}"))
     writable = sum(name != READ_ONLY for name in iter_children(txn, AVAILABLE))
@@ -214,7 +214,7 @@ class Selection(Struct, frozen=True):
     end: int = -1
 
     def takes(self, record: LogRecord) -> bool:
-        """Whether ``record`` is one of them: positions go before ids, as upstream's command looks at them."""
+        """Whether ``record`` is selected; offsets are compared first, then ids, as in upstream's command."""
         if self.start >= 0:
             begins_in_time = self.end < 0 or record.offset <= self.end
             return begins_in_time and self.start <= record.offset + 4 + record.size_bytes - 1
@@ -233,7 +233,7 @@ class Selection(Struct, frozen=True):
         return f"Scan entry log {name}"
 
     def nothing(self, log_id: int) -> str:
-        """Return the line in place of records."""
+        """Return the line that is printed if no record is selected."""
         name = f"{log_id} ({log_id:x}.log)"
         if self.start >= 0:
             return (
@@ -245,7 +245,7 @@ class Selection(Struct, frozen=True):
 
 
 class _FileReads:
-    """The bytes of a file, ``store.codec.buffer.Bytes``: read where they are asked for, and not kept."""
+    """The bytes of a file as ``store.codec.buffer.Bytes``: each slice is read on access and not cached."""
 
     def __init__(self, file: BinaryIO, size_bytes: int) -> None:
         self._file = file

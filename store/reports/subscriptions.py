@@ -1,4 +1,4 @@
-"""The facts of each subscription: its position, its backlog, the age of that, and the TTL in force.
+"""The facts of each subscription: its position, its backlog, the age of the backlog, and the TTL in force.
 
 Metadata and the last entry of a cursor ledger answer; entries are read only where ``Asked`` says so.
 """
@@ -37,7 +37,7 @@ class Asked(Struct, frozen=True):
 
     @classmethod
     def of(cls, now_ms: int, *, quick: bool) -> Asked:
-        """Return what ``topics describe`` asks at ``now_ms``; ``quick``: nothing that reads entries."""
+        """Return the facts that ``topics describe`` reads at ``now_ms``; ``quick``: none that need entries."""
         return cls(messages=True) if quick else cls(messages=True, oldest=True, delayed_ms=now_ms)
 
 
@@ -101,10 +101,10 @@ def iter_subscription_facts(
 
 
 def prepare_facts(reader: EntryReader, topics: Iterable[TopicName], asked: Asked) -> dict[TopicName, TopicFacts]:
-    """Return the facts of ``topics`` with all that ``asked`` says, for ``iter_facts``.
+    """Return the facts of ``topics``, with everything in ``asked`` read, for ``iter_facts``.
 
-    Their small backlogs are read in one scan, at a tenth of what a scan of each costs. What cannot be read is not among them, and
-    neither are partitioned topics.
+    Small backlogs are read in one scan, at a tenth of the cost of a scan for each. Topics that cannot be read and partitioned topics are
+    left out.
     """
     prepared: dict[TopicName, TopicFacts] = {}
     for name in topics:
@@ -143,7 +143,7 @@ def _topic_facts(reader: EntryReader, topic: Topic, asked: Asked) -> TopicFacts:
 
 
 def iter_facts(found: TopicFacts, asked: Asked, fail: Callable[[StoreError], None]) -> Iterator[SubscriptionFacts]:
-    """Yield the facts of every subscription of a topic, whose own are let go; see ``iter_subscription_facts``."""
+    """Yield the facts of every subscription of a topic, then free the facts in ``found``; see ``iter_subscription_facts``."""
     readings = sorted((reading for reading in found.cursor_readings if is_subscription(reading[0])), key=itemgetter(0))
     if readings:
         known_of(found.policies, fail)
@@ -160,7 +160,7 @@ def iter_facts(found: TopicFacts, asked: Asked, fail: Callable[[StoreError], Non
 
 
 def known_of(fact: _Fact | Unknown, fail: Callable[[StoreError], None]) -> _Fact | None:
-    """Return a fact; None for one that is not known, and ``fail`` is given the error that says so."""
+    """Return a fact; None if it is unknown, after passing the error that explains it to ``fail``."""
     if not isinstance(fact, Unknown):
         return fact
     if fact.error is not None:

@@ -89,7 +89,7 @@ def read_timeline(reader: EntryReader, topic: Topic, options: TimelineOptions) -
 
 
 class TimelineOfTopics:
-    """How much of several topics arrived when: what blocks do not tell the reader's engine reads for all topics at once."""
+    """The timelines of several topics; the reader's engine reads the blocks that must be looked into for all topics at once."""
 
     def __init__(self, reader: EntryReader, topics: Sequence[Topic], options: TimelineOptions) -> None:
         self._options = options
@@ -112,7 +112,7 @@ class TimelineOfTopics:
         self._reductions = Reductions(reader, self._scans, self._reduction)
 
     def find(self, index: int) -> Timeline:
-        """Return what arrived in the topic with this index; raises LimitExceeded, and what reading it raises."""
+        """Return the timeline of the topic with this index; raises LimitExceeded, and the errors of reading the topic."""
         check_times(self._options.start_ms, self._options.end_ms)
         known = self._of_blocks[index]
         if isinstance(known, StoreError):
@@ -144,8 +144,8 @@ class TimelineOfTopics:
 def usual_range(reader: EntryReader, topic: Topic, clock: Clock) -> tuple[int, int] | None:
     """Return the first and the last usual time of ``topic``, None when no entry has a time; looks at ``SAMPLED_BLOCKS`` blocks.
 
-    Usual is what lies within ten times the middle half of the entries around it: a few messages from far away stretch a topic's
-    range a thousandfold, and this one not at all.
+    Usual times are at most ten times the interquartile range away from the middle half of the entries: a few messages with far-off times
+    can stretch the full range of a topic a thousandfold, but not this one.
     """
     blocks = _Blocks.read(reader, topic, clock)
     chosen = np.unique(np.linspace(0, len(blocks.parts) - 1, min(SAMPLED_BLOCKS, len(blocks.parts))).astype(np.int64))
@@ -198,7 +198,7 @@ def choose_bucket_ms(first_ms: int, last_ms: int) -> int:
 
 
 class _Blocks:
-    """The location blocks of a topic as columns: bounds on the clock, sums, and whether all of the block counts."""
+    """The location blocks of a topic as columns: times on the clock, sums, and whether ``whole`` blocks can be counted by their sums."""
 
     def __init__(self, rows: list[tuple[int, ...]], parts: list[Part], missing: int) -> None:
         columns = np.array(rows, np.int64).reshape(-1, 6)
@@ -241,13 +241,13 @@ class SumBuckets(Struct, Reduction, frozen=True):
     COLUMNS: ClassVar[tuple[str, ...]] = ("buckets", "others")
 
     def partial(self, batch: EntryBatch) -> Row:
-        """Return the row of a batch."""
+        """Return the row for the entries of a batch."""
         times, known = record_times(batch.rows, self.options.clock)
         columns = (times, np.ones(len(batch), np.int64), np.maximum(batch.rows["messages"], 0), batch.payload_bytes)
         return self._row([column[known] for column in columns], 0, int((~known).sum()))
 
     def sum_blocks(self, blocks: _Blocks) -> tuple[Row, Array]:
-        """Return the row of the blocks that lie in one bucket, or outside, as a whole, and which these are."""
+        """Return the row of the blocks that lie completely in one bucket or outside the range, and a mask of these blocks."""
         start, end = self._times
         outside = blocks.whole & ((blocks.high < start) | (blocks.low >= end))
         inside = blocks.whole & (blocks.low >= start) & (blocks.high < end)
@@ -258,7 +258,7 @@ class SumBuckets(Struct, Reduction, frozen=True):
         return row, counted
 
     def merge(self, rows: Sequence[Row]) -> Row:
-        """Return the row of rows, in whatever order they are."""
+        """Return the sum of ``rows``, which may come in any order."""
         sums = Sums(1, 3)
         others = np.zeros(2, np.int64)
         for row in rows:
@@ -273,7 +273,7 @@ class SumBuckets(Struct, Reduction, frozen=True):
         return LONG_MIN if start is None else start, LONG_MAX if end is None else end
 
     def _row(self, columns: Sequence[Array], outside: int, without_time: int) -> Row:
-        """Return the row of times, entries, messages and bytes."""
+        """Return a row from columns of times, entries, messages and bytes, and the counts of entries in no bucket."""
         start, end = self._times
         within = (columns[0] >= start) & (columns[0] < end)
         times, *amounts = (column[within] for column in columns)

@@ -23,7 +23,7 @@ _SNAPSHOT = "__transaction_buffer_snapshot"
 
 
 class TransactionState(StrEnum):
-    """Whether there are transactions: where there are none, a broker has no snapshot of a topic, and no log of a subscription.
+    """Whether a topic or subscription has transactions; without any, a topic has no snapshot, and a subscription no log.
 
     ``INITIALIZING``: a broker that replays the log of a subscription never ends.
     """
@@ -35,7 +35,7 @@ class TransactionState(StrEnum):
 
 
 class CoordinatorStats(Answer, frozen=True):
-    """What ``coordinator-stats`` shows. ``least_sig_bits``: the newest number given; all up to ``low_water_mark`` are over."""
+    """What ``coordinator-stats`` shows. ``least_sig_bits``: the newest assigned number; all up to ``low_water_mark`` have ended."""
 
     state: TransactionState
     least_sig_bits: int
@@ -59,7 +59,7 @@ class BufferStats(Answer, frozen=True, kw_only=True):
 
 
 class InBuffer(Answer, frozen=True):
-    """What a topic knows of one transaction; ``start_position`` of one that is open."""
+    """A topic's state of one transaction. ``start_position``: its first entry while it is open."""
 
     JSON_OPTIONAL = ("start_position",)
 
@@ -77,7 +77,7 @@ class PendingAckStats(Answer, frozen=True):
 
 
 class InPendingAcks(Answer, frozen=True):
-    """What a subscription knows of one transaction: where it acknowledged all before, if it did."""
+    """A subscription's state of one transaction: its cumulatively acknowledged position, if there is one."""
 
     JSON_OPTIONAL = ("cumulative_ack_position",)
 
@@ -164,7 +164,7 @@ def _log_stats(reader: EntryReader, name: TopicName, metadata: bool) -> LogStats
 
 
 def in_buffer(reader: EntryReader, name: TopicName, txn: TxnId) -> InBuffer:
-    """Return what a topic knows of one transaction; raises TopicNotFound, NotSeen."""
+    """Return a topic's state of one transaction; raises TopicNotFound, NotSeen."""
     buffer = transactions.read_buffer(reader, name)
     if txn in buffer.unknown:
         raise buffer.unknown[txn]
@@ -210,7 +210,7 @@ def pending_ack_stats(reader: EntryReader, name: TopicName, subscription: str) -
 
 
 def in_pending_ack(reader: EntryReader, name: TopicName, subscription: str, txn: TxnId) -> InPendingAcks:
-    """Return what a subscription knows of one transaction; raises TopicNotFound, SubscriptionNotFound."""
+    """Return a subscription's state of one transaction; raises TopicNotFound, SubscriptionNotFound."""
     _check_subscription(reader.txn, name, subscription)
     return _acknowledged(reader, name, subscription, txn)
 

@@ -1,4 +1,4 @@
-"""Who fills the disk: bytes by topic, by file and by disk, which of them are dead, and why a file is kept.
+"""Disk usage: bytes by topic, by file and by disk, which bytes are dead, and which owners keep a file.
 
 A bookie deletes an entry log when no ledger in it has metadata any more (upstream ``GarbageCollectorThread``, BookKeeper 4.17).
 """

@@ -1,4 +1,4 @@
-"""Rules about what a backlog consists of: chunks that no consumer can join, markers that none gets."""
+"""Rules about the contents of backlogs: chunks that no consumer can join, markers that no consumer gets."""
 
 from collections.abc import Iterator
 

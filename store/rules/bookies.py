@@ -80,13 +80,13 @@ BOOKIE_RULES.row(
 
 
 def _unserved(facts: ClusterFacts, *, is_database: bool) -> Iterator[Evidence]:
-    """Yield the bookies that alone have entries and do not serve them, where no missing log of theirs tells why."""
-    told = {(log.bookie, ledger_id) for log in facts.bookies.lost_logs for ledger_id in log.ledgers}
+    """Yield the bookies that alone have some entries and do not serve them, unless a missing log explains it."""
+    explained = {(log.bookie, ledger_id) for log in facts.bookies.lost_logs for ledger_id in log.ledgers}
     unserved: dict[str, list[Unreadable]] = {}
     for one in facts.bookies.unreadable:
         if not one.is_open and one.missing.outside is not None:
             for bookie in one.missing.outside.asked:
-                if (bookie, one.ledger_id) not in told:
+                if (bookie, one.ledger_id) not in explained:
                     unserved.setdefault(bookie, []).append(one)
     for bookie, ledgers in sorted(unserved.items()):
         if facts.bookies.has_database(bookie) is not is_database:
@@ -244,7 +244,7 @@ def _is_empty(one: Unreadable) -> bool:
 
 
 def _is_to_go(one: Unreadable) -> bool:
-    """Whether the ledger can be removed from its topic: no bookie that is not imported has entries of the ledger."""
+    """Whether the ledger can be removed from its topic: no bookie that is not imported may have entries of it."""
     return one.missing.may_be_forgotten and not one.missing.absent
 
 
@@ -285,7 +285,7 @@ def _are_gone(bookies: Sequence[str]) -> str:
 
 
 def _needs(ledgers: Sequence[Unreadable]) -> str:
-    """Return why that hurts now, of the first that somebody waits for."""
+    """Return who needs the first needed one of ``ledgers`` now, and how many more are needed; "" if none is."""
     needed = [f"ledger {one.ledger_id}: {one.needed}" for one in ledgers if one.needed]
     more = f", and {len(needed) - 1:,} more that are needed" if len(needed) > 1 else ""
     return f"; {needed[0]}{more}" if needed else ""

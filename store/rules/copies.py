@@ -208,7 +208,7 @@ _HINT = "see: pulsar-admin ledgers underreplicated"
 
 @_REFERENCED.by
 def _check_references(facts: ClusterFacts) -> Iterator[Finding]:
-    """Check that schemas and delayed messages have the ledgers that they name; topics and cursors are looked at with their own."""
+    """Check that schemas and delayed messages have the ledgers that they name; other rules check those of topics and cursors."""
     txn = facts.reader.txn
     try:
         for key, row in iter_loose_owners(txn):

@@ -132,7 +132,7 @@ INDEX_DIFFERS = of_index(
 
 @_LENGTHS.by
 def _check_lengths(facts: DeepFacts) -> Iterator[Finding]:
-    """Check that a closed ledger's metadata tells the length that its last entry carries, and that its payloads add up to it."""
+    """Check that the length in a closed ledger's metadata is the one in its last entry and the sum of its payloads."""
     reader = facts.reader
     for ledger_id in iter_ledger_ids(reader.txn):
         where, problems = f"ledger {ledger_id}", list[str]()
@@ -340,7 +340,7 @@ def _ledgers_in(txn: Txn, file_ids: Collection[int]) -> Iterator[int]:
 
 
 def _new_damage(txn: Txn, new: Txn, paths: dict[int, str], ends: dict[int, int]) -> Iterator[Finding]:
-    """Yield damage that is not known yet; ``ends``: after these offsets, files are still being written."""
+    """Yield the damage found in ``new`` that ``txn`` does not know. ``ends``: file id → offset after which the file is being written."""
     known = {(damage.file_id, damage.offset) for damage in iter_damage(txn)}
     damages: list[Damage] = [
         damage

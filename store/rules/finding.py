@@ -65,12 +65,12 @@ class Finding(Answer, frozen=True):
 
 
 def place_of(where: str, ledgers: str = "ledger") -> str:
-    """Return a place with ``ledgers`` in place of its ledger: the same for all findings that differ in that alone."""
+    """Return ``where`` with ``ledgers`` instead of its ledger number, which is equal for findings that differ only in the ledger."""
     return _LEDGER.sub(ledgers, where, count=1)
 
 
 def sum_of(first: Finding, count: int, size_bytes: int, messages: int) -> Finding:
-    """Return ``first`` as the finding that tells of ``count`` ledgers, with what is at stake in all of them."""
+    """Return ``first`` as the one finding about ``count`` ledgers. ``size_bytes``, ``messages``: at stake in all of them."""
     return replace(
         first,
         where=place_of(first.where, f"{count:,} ledgers"),

@@ -47,8 +47,8 @@ _UNREFERENCED = {rule.code for rule in (LEDGERS_UNREFERENCED, LEDGERS_DELETED, L
 
 
 class StartFault(Answer, frozen=True):
-    """Something that a start meets. ``code``: that of its rule; ``starts``: whether the start succeeds nevertheless, with the
-    consequence that ``text`` tells; ``cure``: the command that mends it."""
+    """A fault that affects a start. ``code``: its rule's; ``starts``: whether the start succeeds, with the consequence in ``text``;
+    ``cure``: the command that repairs it."""
 
     code: str
     starts: bool
@@ -145,7 +145,7 @@ def _judge_topics(
 
 
 def _judge_use(topic: TopicFacts) -> Iterator[Finding]:
-    """Yield the findings of a topic where nothing is damaged."""
+    """Yield the findings of the rules with scope "use" about a topic."""
     for needs, rules in _BY_NEED:
         try:
             if needs and not getattr(topic, needs):

@@ -1,4 +1,4 @@
-"""What findings say of other findings: where one holds, others may be there and not be told."""
+"""Which findings hide others: while one of them holds, other faults may exist without being found."""
 
 from pulsar_admin.store.rules.deep import DEEP_SWEEPS
 

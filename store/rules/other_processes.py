@@ -41,8 +41,9 @@ _Found = SeenNodes | LookedAt | _Swept
 
 
 class Beside(Spread[_Part, _Found]):
-    """Looks at ``facts`` in other processes; ``processes`` may be used in all (0: one a core), none for few topics. What is to be
-    counted is counted there too."""
+    """Judges ``facts`` in other processes, and counts topics there for ``counting``.
+
+    At most ``processes`` are used in all (0: one per core), no other one for few topics."""
 
     def __init__(self, facts: ClusterFacts, now_ms: int | None, processes: int, counting: Counting | None) -> None:
         self._facts, self._counting = facts, counting
@@ -70,13 +71,15 @@ class Beside(Spread[_Part, _Found]):
         return self
 
     def see_topics(self) -> SeenNodes:
-        """Return what is seen of the nodes of topics, which comes first."""
+        """Return the results of the pass over the nodes of topics, the first answer of the processes."""
         seen = next(self._answers)
         assert isinstance(seen, SeenNodes)
         return seen
 
     def _find_quiet(self) -> Iterator[list[Quiet | None]]:
-        """Yield the findings of topics; the sweeps come first, as this process asks for nothing while it judges many rules."""
+        """Yield, part by part, which topics are quiet; keep the results of sweeps, and count topics on the way.
+
+        Sweeps are answered first, because this process waits for no answer while it judges many rules."""
         for answer in self._answers:
             if isinstance(answer, _Swept):
                 self._swept.append(answer)
@@ -90,8 +93,9 @@ class Beside(Spread[_Part, _Found]):
             self._counting.end()
 
     def judge(self, sweep: Sweep[ClusterFacts]) -> Iterable[Finding]:
-        """Return the findings of a sweep, which are told after those of topics. Where other processes look at topics, what they do not
-        sweep is swept here at once, meanwhile."""
+        """Return the findings of a sweep, to be reported after those of topics.
+
+        While other processes examine topics, this process at once runs the sweeps that they do not run."""
         if self.is_used and sweep in _SWEEPS:
             return self._told(sweep)
         findings = to_the_end(sweep.judge(self._facts), sweep.what)
@@ -119,7 +123,7 @@ def judge_part(reader: EntryReader, part: _Part) -> _Found:
 
 
 def to_the_end(found: Iterator[Finding], what: str) -> Iterator[Finding]:
-    """Yield the findings; where a row stops them that a later rule can do without, say that ``what`` was not looked at to its end."""
+    """Yield the findings; if a damaged row ends them early, yield a finding that ``what`` was not checked to its end."""
     try:
         yield from found
     except IndexCorrupt as error:

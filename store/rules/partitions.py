@@ -1,4 +1,4 @@
-"""Rules about partitioned topics: their metadata beside the partitions that are there."""
+"""Rules about partitioned topics whose metadata and existing partitions disagree."""
 
 from collections.abc import Iterator, Sequence
 
@@ -164,7 +164,7 @@ def _plain_beside(facts: ClusterFacts) -> Iterator[Evidence]:
 
 
 def _is_told(one: Partitions) -> bool:
-    """Whether another rule tells of this name first."""
+    """Whether another rule reports this name."""
     return one.is_plain or (one.record is not None and one.record.deleted)
 
 
@@ -174,7 +174,7 @@ def _there(one: Partitions) -> str:
 
 
 def _doubt(facts: ClusterFacts, one: Partitions) -> str:
-    """Return why no command is printed that creates the rest."""
+    """Return why no command is printed that creates the missing partitions or metadata; "" if one is."""
     if _lost(facts, one):
         return f"; of {_numbered(_lost(facts, one))} ledgers or subscriptions remain, which an empty one would hide"
     if one.is_refused:
@@ -185,20 +185,20 @@ def _doubt(facts: ClusterFacts, one: Partitions) -> str:
 
 
 def _look(facts: ClusterFacts, one: Partitions, command: str) -> str | None:
-    """Return the look that is printed where the rest is not to be created."""
+    """Return the reading command that is printed instead of one that creates partitions; None if ``command`` is to be printed as usual."""
     if _lost(facts, one):
         return "pulsar-admin doctor --code topic-vanished"
     return command if one.is_refused or one.counts_too_many else None
 
 
 def _lost(facts: ClusterFacts, one: Partitions) -> list[int]:
-    """Return the numbers of the partitions that vanished: creating them would make what is left of them nobody's."""
+    """Return the numbers of the partitions that vanished: creating them anew would orphan their remaining ledgers and cursors."""
     names = (topic.name for topic in facts.vanished.topics)
     return sorted(name.partition_index for name in names if name.is_partition and name.base == one.name)
 
 
 def _numbered(numbers: Sequence[int], count: int = 0) -> str:
-    """Return ``numbers`` in words; ``count``: how many they are, of which they are the first."""
+    """Return the partition numbers ``numbers`` in words. ``count``: how many there are in all if ``numbers`` are only the first ones."""
     more = (f"{count - len(numbers):,} more",) if count > len(numbers) else ()
     return f"{plural(count or len(numbers), 'partition', 'partitions')} {listed((*numbers, *more), _NAMED + len(more))}"
 

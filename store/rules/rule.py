@@ -52,7 +52,7 @@ Holds = Callable[[Facts], Iterator[Evidence]]
 
 
 def _swept(facts: object) -> Iterator[Evidence]:
-    """The evidence of a rule that a ``Sweep`` judges together with others."""
+    """Return no evidence: a ``Sweep`` judges the rule together with others."""
     return iter(())
 
 
@@ -111,7 +111,7 @@ class Rule(Struct, Generic[Facts], frozen=True):
         return f"docs/doctor/{self.code}.md"
 
     def command(self, values: Mapping[str, object]) -> str:
-        """Return the command of the rule with ``values`` in its places; a place that they do not fill stays in capitals."""
+        """Return the rule's command with ``values`` filled in; a placeholder without a value stays, in capitals."""
 
         def filled(place: re.Match[str]) -> str:
             key = place[1]
@@ -123,7 +123,7 @@ class Rule(Struct, Generic[Facts], frozen=True):
         return _PLACE.sub(filled, self.mend)
 
     def mend_of(self, evidence: Evidence, **more: str) -> str:
-        """Return the command that repairs what ``evidence`` shows; ``more``: values beside those of the evidence."""
+        """Return the command that repairs what ``evidence`` shows. ``more``: values in addition to the evidence's."""
         if evidence.mend is not None:
             return evidence.mend
         return self.command({**more, **evidence.values, "where": evidence.where})
@@ -138,7 +138,7 @@ class Rule(Struct, Generic[Facts], frozen=True):
         return self.found(Evidence(where, sentence, values, hint, mend=mend))
 
     def of(self, error: StoreError, where: str, mend: str | None = None, /, **values: object) -> Finding:
-        """Return the finding that an error at a place shows; ``values`` beside those of the error."""
+        """Return the finding for ``error`` at a place; ``values`` are added to those of the error."""
         return self.at(where, error.message, error.hint, mend, **{**error.context, **values})
 
     def found(self, evidence: Evidence) -> Finding:
@@ -171,7 +171,7 @@ def _wrapped(text: str) -> str:
 
 
 class Rules(list[Rule[Facts]], Generic[Facts]):
-    """A part of the table: its rows in the order in which they are told; ``scope`` is that of each."""
+    """A part of the table: its rows in the order of their findings; ``scope``: that of each row."""
 
     def __init__(self, scope: str = "data") -> None:
         self._scope = scope
@@ -202,7 +202,7 @@ class Rules(list[Rule[Facts]], Generic[Facts]):
 
 
 class Sweep(Rules[Any], Generic[Facts]):  # Any: also rules of topics
-    """Rules that one pass over many rows judges together. ``what``: what it looks at, in words."""
+    """Rules that one pass over many rows judges together. ``what``: the rows, in words."""
 
     judge: Callable[[Facts], Iterator[Finding]]
 
@@ -217,7 +217,7 @@ class Sweep(Rules[Any], Generic[Facts]):  # Any: also rules of topics
 
 
 def each_subscription(holds: Holds[SubscriptionFacts]) -> Holds[TopicFacts]:
-    """Return what holds of a topic where ``holds`` does of one of its subscriptions, which the evidence names."""
+    """Return a condition on topics: the evidence of ``holds`` for each subscription of a topic, with the subscription's name."""
 
     def of_topic(facts: TopicFacts) -> Iterator[Evidence]:
         for one in facts.subscriptions:
@@ -238,12 +238,12 @@ def of_topic(rule: Rule[TopicFacts]) -> Rule[TopicFacts]:
 
 
 def of_subscriptions(rule: Rule[SubscriptionFacts]) -> Rule[TopicFacts]:
-    """Return ``rule`` as one of topics: it holds where it does for a subscription."""
+    """Return ``rule`` as a rule about topics: it holds for a topic if it holds for one of its subscriptions."""
     return cast("Rule[TopicFacts]", replace(cast("Rule[Any]", rule), holds=each_subscription(rule.holds)))
 
 
 def first_of(items: Iterable[_Item], most: int = 10) -> list[_Item]:
-    """Return as many of ``items`` as evidence names."""
+    """Return the first items, as many as evidence names."""
     return list(items)[:most]
 
 

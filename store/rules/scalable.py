@@ -1,4 +1,4 @@
-"""Rules about scalable topics: the record of their segments beside the managed ledgers that are there."""
+"""Rules about scalable topics whose record of segments and existing managed ledgers disagree."""
 
 from collections.abc import Iterator
 

@@ -157,8 +157,8 @@ def code_of(fact: StartFact) -> str:
 
 
 def evidence_of(fact: StartFact) -> Evidence:
-    """Return what a fact of a start shows."""
-    _, starts, told = _TOLD[fact.kind]
+    """Return the evidence of the rule that a fact of a start violates."""
+    _, starts, text = _TOLD[fact.kind]
     values, mend = dict[str, object](), None
     if fact.bookie is not None:
         values = {"bookie": fact.bookie.name, "disks": disks_text(fact.bookie)}
@@ -181,7 +181,7 @@ def evidence_of(fact: StartFact) -> Evidence:
     elif fact.kind is Start.JOURNAL_UNKNOWN:
         mend = _LOOK_AT.format(shell_word(str(fact.where)))
     shown = {key: listed(one) if isinstance(one, list) else one for key, one in fact.values.items()}
-    sentence = told.format(where=fact.where, **shown) if isinstance(told, str) else told(fact)
+    sentence = text.format(where=fact.where, **shown) if isinstance(text, str) else text(fact)
     return Evidence(str(fact.where), sentence, {**values, "starts": starts}, fact.values.get("hint", ""), mend=mend)
 
 

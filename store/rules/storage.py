@@ -184,7 +184,7 @@ def _journal_only(facts: ClusterFacts) -> Iterator[Evidence]:
 
 @LEAK_SWEEP.by
 def _leaked(facts: ClusterFacts) -> Iterator[Finding]:
-    """Sum up the unreferenced ledgers by the kind that they claim."""
+    """Yield one finding per kind of unreferenced ledgers, by what their metadata claims."""
     kinds = defaultdict[tuple[Rule[Any], bool], list[Orphan]](list)
     for orphan in facts.leaked:
         component = orphan.claims.get("component", "")
@@ -260,7 +260,7 @@ def _dead_bytes(facts: ClusterFacts) -> Iterator[Evidence]:
     "Alert at 80 %, set retention and quotas.",
 )
 def _full_disks(facts: ClusterFacts) -> Iterator[Evidence]:
-    """Yield the disks of files that were imported where they lie, and that are too full for a bookie."""
+    """Yield the disks that are too full for a bookie, among those with files that were imported in place."""
     for folder, usage in facts.disks:
         if usage.total and usage.used / usage.total >= FULL:
             yield Evidence(

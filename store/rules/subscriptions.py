@@ -66,7 +66,7 @@ def _words(facts: SubscriptionFacts) -> str:
 
 
 def _marked(facts: SubscriptionFacts) -> dict[str, object]:
-    """Return where a broker starts it, beside where it is stored if that is ahead of the topic."""
+    """Return as evidence the position at which a broker starts the cursor, and the stored one if that is ahead of the topic."""
     cursor = facts.cursor
     stored = {} if cursor.ahead is None else {"storedMarkDelete": str(cursor.ahead)}
     return {"markDelete": str(cursor.mark_delete), **stored}
@@ -76,7 +76,7 @@ def _marked(facts: SubscriptionFacts) -> dict[str, object]:
 
 
 def _says(first: NextMessage, now_ms: int) -> str:
-    """Return what the entry is in words: when and by whom it was published, its key."""
+    """Return a description of the entry: when and by whom it was published, and its key."""
     if first.marker is not None:
         return f"a marker, {first.marker}, of {shown_with_age(first.publish_ms, now_ms)}"
     key = "" if first.key is None else f" with key {first.key!r}"
@@ -86,11 +86,11 @@ def _says(first: NextMessage, now_ms: int) -> str:
 
 
 def _told(facts: SubscriptionFacts) -> dict[str, object]:
-    """Return the figures of the oldest entry by the keys of ``topics read``."""
+    """Return as evidence the fields of the oldest entry, with the keys of ``topics read``."""
     first = known(facts.next_message)
     if first is None:
         return {} if facts.oldest is None else {"oldest": {"position": str(facts.oldest)}}
-    told = {
+    fields = {
         "position": str(first.position),
         "publishTime": first.publish_ms,
         "brokerTime": first.broker_ms,
@@ -104,7 +104,7 @@ def _told(facts: SubscriptionFacts) -> dict[str, object]:
         "leftInBatch": first.left_in_batch,
         "encrypted": first.encrypted or None,
     }
-    return {"oldest": {key: value for key, value in told.items() if value is not None}}
+    return {"oldest": {key: value for key, value in fields.items() if value is not None}}
 
 
 def _said(facts: SubscriptionFacts) -> str:
@@ -138,7 +138,7 @@ def _cursor_lost(facts: SubscriptionFacts) -> Iterator[Evidence]:
 
 
 def _names(topic: TopicFacts, ledger_id: int) -> bool:
-    """Whether a ledger has entries and names ``topic``, which does not list it."""
+    """Whether a ledger that ``topic`` does not list has entries and names ``topic`` in its metadata."""
     try:
         ledger = find_ledger(topic.reader.txn, ledger_id)
     except StoreError:
@@ -194,7 +194,7 @@ def _compaction(facts: SubscriptionFacts) -> Iterator[Evidence]:
 
 
 def _deduplication(facts: SubscriptionFacts) -> Iterator[Evidence]:
-    """Upstream 4.0.8: ``MessageDeduplication.takeSnapshot`` moves it."""
+    """Upstream 4.0.8: ``MessageDeduplication.takeSnapshot`` moves the cursor."""
     cursor, left = facts.cursor, facts.pending_entries
     if cursor.name == DEDUP_CURSOR and left:
         is_on = known(facts.of.is_deduplicated)
@@ -362,7 +362,7 @@ def _ack_holes(facts: SubscriptionFacts) -> Iterator[Evidence]:
 
 
 def stores_most_ranges(facts: SubscriptionFacts) -> bool:
-    """Whether it stores as many ranges of acknowledgements as a broker keeps (``managedLedgerMaxUnackedRangesToPersist``)."""
+    """Whether the cursor stores as many acknowledged ranges as a broker persists (``managedLedgerMaxUnackedRangesToPersist``)."""
     return len(facts.cursor.state.ranges) >= RANGES_MAX
 
 
@@ -451,12 +451,12 @@ def _ttl_values(facts: SubscriptionFacts, ttl: MessageTtl) -> dict[str, object]:
 
 
 def _expiry(facts: SubscriptionFacts) -> dict[str, object]:
-    """Return as evidence the time from which a printed expiry counts back; {} of a replicator, whose messages no command expires."""
+    """Return as evidence the time from which a printed expiry counts back; {} for a replicator, whose messages no command expires."""
     return {"now": format_time_ms(facts.of.now_ms)} if is_consumed(facts.cursor.name) else {}
 
 
 def _not_loaded(facts: SubscriptionFacts) -> Iterator[Evidence]:
-    """Upstream 4.0.8: ``BrokerService.getManagedLedgerConfig`` fails, and loading the topic with it."""
+    """Upstream 4.0.8: ``BrokerService.getManagedLedgerConfig`` fails, and so does the loading of the topic."""
     policies, namespace = facts.of.policies, facts.of.topic.name.namespace
     if isinstance(policies, Unknown):
         yield here(
@@ -523,7 +523,7 @@ def _is_young(facts: SubscriptionFacts) -> bool:
 
 
 def future_dated(facts: SubscriptionFacts) -> FutureDated | None:
-    """Return the entries of the backlog that no TTL reaches before their time, if there are any."""
+    """Return the entries of the backlog that the TTL reaches too late because they are dated in the future; None for none."""
     future = known(facts.future_dated)
     return future if future is not None and future.entries else None
 
@@ -639,7 +639,7 @@ def _quota(facts: SubscriptionFacts, *, is_reached: bool) -> Iterator[Evidence]:
 
 
 def is_held(facts: SubscriptionFacts) -> bool:
-    """Whether something in the store holds it where it stands."""
+    """Whether something in the store keeps the subscription at its position."""
     return any(True for rule in STOPPING_RULES for _ in rule.holds(facts))
 
 
@@ -705,7 +705,7 @@ CURSOR_AHEAD: Rule[SubscriptionFacts] = Rule(
 def _row(
     code: str, severity: Severity, title: str, holds: Callable[[SubscriptionFacts], Iterator[Evidence]], mend: str = ""
 ) -> Rule[SubscriptionFacts]:
-    """Return a row that ``topics why`` alone tells."""
+    """Return a rule that only ``topics why`` shows."""
     return Rule(code, severity, title, mend=mend, holds=holds)
 
 

@@ -1,4 +1,4 @@
-"""The table of rules; ``store.rules.judging`` goes through it."""
+"""The table of all rules, which ``store.rules.judging`` applies."""
 
 from collections.abc import Collection
 from itertools import chain
@@ -59,7 +59,7 @@ RULES_BY_CODE: dict[str, Rule[Any]] = {rule.code: rule for rule in _TOLD}
 
 
 def rule_of(code: str) -> Rule[Any]:  # Any: of whatever facts
-    """Return the rule ``code``; of one that another version told, one that says nothing."""
+    """Return the rule ``code``; for a code of another version, a rule without texts."""
     return RULES_BY_CODE.get(code) or Rule(code, Severity.NOTE, "")
 
 

@@ -197,13 +197,13 @@ def _judge_topic(facts: TopicFacts) -> Iterator[Finding]:
 
 
 def mend_row(error: errors.IndexCorrupt) -> str:
-    """Return the command that makes a damaged row of the store anew."""
+    """Return the command that recreates a damaged row of the store."""
     is_node = error.message.startswith(ROW_OF_NODE) or error.context.get("database") == "tree"
     return "pulsar-admin store refresh" if is_node else REBUILD
 
 
 def _damaged_ledger(txn: Txn, topic: Topic, cursor_name: str) -> int | None:
-    """Return the ledger of a cursor if its metadata is damaged, and its entries are there."""
+    """Return the id of a cursor's ledger if the metadata of that ledger is damaged and its entries are imported, else None."""
     with suppress(errors.StoreError):
         node = read_node(txn, topic.name.cursor_path(cursor_name))
         ledger_id = decode_cursor_info(node.value, node.path).cursors_ledger_id
@@ -285,7 +285,7 @@ def _judge_ledger(txn: Txn, topic: Topic, listed: TopicLedger) -> Iterator[Findi
 
 
 def repair_of(ledger_id: int) -> str:
-    """Return what to do about a ledger whose metadata is gone."""
+    """Return a hint with the commands for a ledger whose metadata is gone."""
     return f"repair it with: pulsar-admin ledgers restore {ledger_id}, or ledgers forget {ledger_id}"
 
 

@@ -1,4 +1,4 @@
-"""What several causes say in the same words."""
+"""Texts that several rules share."""
 
 from typing import Any
 
@@ -28,13 +28,13 @@ HOW_REBUILD = (
 
 
 def of_index(sweep: Sweep[Any], code: str, title: str, means: str) -> Rule[Any]:
-    """Return a rule of ``sweep`` about rows that ``store index --rebuild`` derives anew."""
+    """Return a rule of ``sweep`` about rows that ``store index --rebuild`` recreates."""
     texts = code, Severity.WARNING, title, means, UNSEEN, REBUILD, HOW_REBUILD, PREVENT
     return sweep.row(*texts, scope="store", repair="index")
 
 
 def forced_reset(cursor: Cursor, place: str) -> str | None:
-    """Return the command that stores a cursor at ``place`` although the broker keeps it for itself; None for others."""
+    """Return the command that resets a broker's own cursor to ``place``; None for other cursors."""
     command = (
         f"pulsar-admin topics reset-cursor {shell_word(cursor.topic)} -s {shell_word(cursor.name)} -m {place} --force"
     )

@@ -27,7 +27,7 @@ class Delayed(Struct, frozen=True):
 
 
 class TooEarly(Struct, frozen=True):
-    """Messages that go before they are due: how many, and those due first. ``unread``: entries that could not be read."""
+    """Messages that are dropped before they are due: how many, and those due first. ``unread``: entries that could not be read."""
 
     messages: int
     first: tuple[Delayed, ...]
@@ -44,7 +44,7 @@ class TtlConflict(Answer, frozen=True):
 
 
 def dropped_before_due(reader: EntryReader, topic: Topic, dropped: Intervals, now_ms: int) -> TooEarly:
-    """Return the messages at these ranks that are due after ``now_ms``; raises SourceChanged, EntryLogCorrupt."""
+    """Return the messages among the ranks ``dropped`` that are due after ``now_ms``; raises SourceChanged, EntryLogCorrupt."""
     return _read(reader, topic, dropped, lambda due, born: due > now_ms)
 
 
@@ -59,7 +59,7 @@ def expiring_before_due(reader: EntryReader, topic: Topic, cursor: Cursor, ttl_m
 
 
 def find_ttl_conflict(reader: EntryReader, topic: Topic, cursor: Cursor, seconds: int, source: str) -> TtlConflict:
-    """Return ``expiring_before_due`` of a TTL that ``source`` sets, with the positions alone."""
+    """Return ``expiring_before_due`` for a TTL of ``seconds`` that ``source`` sets, with positions instead of messages."""
     early = expiring_before_due(reader, topic, cursor, seconds * 1000)
     return TtlConflict(seconds, source, early.messages, tuple(one.position for one in early.first))
 

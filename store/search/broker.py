@@ -1,4 +1,4 @@
-"""What the broker itself would answer: its probes, its pruning by ledger close time, its two clocks. Pulsar 2.11 to 5.0.
+"""Searches by time as a broker runs them: its probes, its pruning by ledger close time, its two clocks. Pulsar 2.11 to 5.0.
 
 Sources, alike in all but for ``store.search.broker_setup.RULES``: ``OpFindNewest``, ``PersistentMessageFinder``,
 ``ManagedLedgerImpl.asyncFindPosition``, ``PersistentMessageExpiryMonitor``, ``CompactedTopicImpl`` (pulsar.md §3.2–3.4, §3.7).
@@ -49,7 +49,7 @@ class BrokerSearch(Struct):
     _times: dict[Position, int | None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Leave out a last ledger that BookKeeper does not know: loading a topic forgets it (``ManagedLedgerImpl.initialize``)."""
+        """Drop the last ledger if BookKeeper does not know it, as a broker does that loads the topic (``ManagedLedgerImpl.initialize``)."""
         ledgers = self.topic.ledgers
         if ledgers and not self._is_known(ledgers[-1].ledger_id):
             topic, self.forgotten = self.topic, ledgers[-1].ledger_id
@@ -57,7 +57,7 @@ class BrokerSearch(Struct):
 
     @property
     def entries_read(self) -> int:
-        """Entries that the last search looked at, those of the compacted ledger among them."""
+        """How many entries the last search read, including those of the compacted ledger."""
         return len(self.probes) + self.compacted_entries_read
 
     def time_at(self, position: Position) -> int | None:
@@ -114,10 +114,10 @@ class BrokerSearch(Struct):
         return Position(newest.ledger_id, newest.entry_id + 1)
 
     def expire_position(self, cursor: Cursor, now_ms: int, ttl_seconds: int) -> Position | None:
-        """Return the mark-delete after an expiry by age, None when it stays where it is.
+        """Return the mark-delete after an expiry by age, None if it does not move.
 
-        Before 4.2 it searches the cursor's backlog; since then it asks the finder of resets, close times and all. A search that
-        fails expires nothing (``PersistentMessageExpiryMonitor.findEntryFailed``): whole ledgers are gone by then.
+        Before 4.2 a broker searches the cursor's backlog; since then it searches as for resets, with close times. If the search fails
+        (``PersistentMessageExpiryMonitor.findEntryFailed``), only the whole ledgers that were dropped before it are expired.
         """
         self.probes = []
         limit_ms = ttl_seconds * 1000
@@ -139,7 +139,7 @@ class BrokerSearch(Struct):
         return mark_delete if mark_delete > cursor.mark_delete else None
 
     def _find_message(self, time_ms: int) -> Position | None:
-        """``PersistentMessageFinder.findMessages``: the newest entry that it takes to be earlier than ``time_ms``."""
+        """Return the newest entry that a broker takes to be earlier than ``time_ms`` (``PersistentMessageFinder.findMessages``)."""
         start, end = self.pruned = self._prune(time_ms)
         topic = self.topic
         first_rank = topic.rank(start) if start is not None else 0
@@ -148,7 +148,7 @@ class BrokerSearch(Struct):
         return self._find_newest((first_rank, size), self._earlier_than(time_ms), None) if size > 0 else None
 
     def _expire_whole_ledgers(self, mark_delete: Position, limit_ms: int) -> Position:
-        """The fast path: ledgers closed before the limit go without a look at their entries."""
+        """Return the mark-delete after the fast path: ledgers closed before ``limit_ms`` are dropped without reading their entries."""
         last = None
         if not self.broker.rules.expires_whole_ledgers:
             return mark_delete
@@ -162,7 +162,7 @@ class BrokerSearch(Struct):
         return mark_delete if last is None else max(mark_delete, min(last, self.topic.last_confirmed))
 
     def _closed_ms(self, ledger: TopicLedger) -> int | None:
-        """When the ledger was closed as the broker sees it: the last one of a topic is closed, once more, by loading that."""
+        """Return when the ledger was closed as the broker sees it: loading a topic closes its last ledger, even a closed one."""
         is_last = ledger.ledger_id == self.topic.ids[-1]
         return self.broker.loaded_ms if is_last and self.broker.loaded_ms is not None else ledger.info.timestamp_ms
 
@@ -194,7 +194,9 @@ class BrokerSearch(Struct):
     def _find_newest(
         self, search: tuple[int, int], condition: Callable[[int | None], bool], cursor: Cursor | None
     ) -> Position | None:
-        """Upstream's OpFindNewest over a range of ranks; with ``cursor`` it also gives up where that cursor has nothing undeleted left."""
+        """Return the result of upstream's OpFindNewest for ``search``, (first rank, number of ranks).
+
+        With ``cursor``, it stops at a probe from which on that cursor has no undeleted entry."""
         start, high = search
         low = 0
         if not self._has_more(start, cursor) or not self._probe(start, condition):
@@ -264,7 +266,7 @@ class BrokerSearch(Struct):
             raise self._unread(position, error, offloaded=offloaded) from error
 
     def _is_outside(self, ledger: TopicLedger, entry_id: int) -> bool:
-        """Whether files have an entry that clients do not get."""
+        """Whether an entry is in imported files, but unreadable for clients."""
         if is_whole(self.reader.txn, ledger):
             return False
         from pulsar_admin.store.model.broken import find_missing  # few ledgers lack anything
@@ -274,7 +276,7 @@ class BrokerSearch(Struct):
         return any(first <= entry_id <= last for first, last in outside)
 
     def _unread(self, position: Position, error: StoreError, *, offloaded: bool = False) -> StoreError:
-        """Return the error for a position that cannot be read, in the search's words; NotSeen if it may simply not be imported."""
+        """Return the error for a position that a search cannot read; NotSeen if the entry may exist but was not imported."""
         from pulsar_admin.store.model.coverage import iter_entry_gaps  # few probes meet an entry that is not here
 
         unseen = "it is in tiered storage" if offloaded else ""
@@ -328,5 +330,5 @@ class BrokerSearch(Struct):
 
 
 def _failed(what: str, error: StoreError, hint: str = "") -> StoreError:
-    """Return an error as one of ``what``, the errors of a broker."""
+    """Return ``error`` with ``what``, the broker's reaction, in its message."""
     return type(error)(f"{what}: {error.message}", hint=hint or error.hint, **error.context)

@@ -1,4 +1,4 @@
-"""Which broker is asked, and what it looks at. Apart from its searches, which most questions by time do not import."""
+"""The broker whose search is reproduced, and its probes. Separate from the searches, which most queries by time do not import."""
 
 from typing import Literal, get_args
 
@@ -63,15 +63,15 @@ def told_version(txn: Txn) -> tuple[BrokerVersion, str]:
 
 
 def version_of(txn: Txn, given: BrokerVersion | None) -> BrokerVersion:
-    """Return the version that is ``given``, otherwise that of ``told_version``."""
+    """Return the version ``given``; if None, that of ``told_version``."""
     return told_version(txn)[0] if given is None else given
 
 
 class BrokerSetup(Struct, frozen=True):
-    """The broker that is asked.
+    """The broker whose search is reproduced.
 
-    ``max_clock_skew_ms`` below 0: ledgers' close times prune nothing. ``loaded_ms``: when it loads the topic, which closes the
-    last ledger and drops empty ones (``ManagedLedgerImpl.initialize``, ``initializeBookKeeper``); None: it had it loaded all along.
+    ``max_clock_skew_ms`` below 0: ledgers' close times prune nothing. ``loaded_ms``: when the broker loads the topic, which closes the
+    last ledger and drops empty ones (``ManagedLedgerImpl.initialize``, ``initializeBookKeeper``); None: it is loaded already.
     """
 
     version: BrokerVersion = DEFAULT_VERSION
@@ -84,7 +84,7 @@ class BrokerSetup(Struct, frozen=True):
 
     @property
     def rules(self) -> BrokerRules:
-        """How that version searches."""
+        """The rules of the broker's version."""
         return RULES[self.version]
 
 
@@ -92,7 +92,7 @@ DEFAULT_BROKER = BrokerSetup()
 
 
 class Probe(Answer, frozen=True):
-    """One entry the broker looks at: its time (None: unreadable, which counts as not matching) and whether it matched."""
+    """One entry that the broker reads: its time (None: unreadable, which counts as not matching) and whether it matched."""
 
     position: Position
     time_ms: int | None

@@ -2,8 +2,8 @@
 
 An entry carries the index of its last message; it covers the indexes after those of the entry before it. Upstream
 (``PersistentTopicsBase.internalGetMessageIDByIndexAsync``) looks for the first entry whose index is not below the one asked for,
-by binary search over positions. That is right as long as the index grows with the position; it does not where the interceptor was
-switched off and lost its count. So what a binary search does not find is looked for in every entry.
+by binary search over positions. That is right as long as the index grows with the position, which it does not do after the interceptor
+was switched off and lost its count. So if the binary search finds nothing, every entry is read.
 
 A batch published in a transaction is counted as one message by the broker: it covers one index however many messages it has.
 """
@@ -76,7 +76,7 @@ def _answer(index: int, found: _Covered, entries_read: int, *, scanned: bool = F
 
 
 class _Search:
-    """A binary search over ranks; entries without an index are passed over."""
+    """A binary search over ranks; entries without an index are skipped."""
 
     def __init__(self, reader: EntryReader, topic: Topic) -> None:
         self._reader = reader
@@ -118,7 +118,7 @@ class _Search:
 
 
 def _is_sound(reader: EntryReader, position: Position) -> bool:
-    """Of large entries heads are read, without their digest: check the one that is the answer."""
+    """Whether the whole entry can be read with a good digest: of large entries, a scan reads only the first bytes, without the digest."""
     try:
         reader.read(position.ledger_id, position.entry_id)
     except _UNREADABLE:
@@ -127,7 +127,7 @@ def _is_sound(reader: EntryReader, position: Position) -> bool:
 
 
 def _scan(reader: EntryReader, topic: Topic, index: int, entries_read: int) -> IndexFound:
-    """Look at every entry, columns at a time."""
+    """Search every entry, in batches of columns. ``entries_read``: how many the binary search has read."""
     from pulsar_admin.store.model.cursors import iter_ledger_parts
     from pulsar_admin.store.scan.entries import EntryScan
     from pulsar_admin.store.scan.reducing import Reductions

@@ -80,7 +80,7 @@ class _Look:
         self.unreadable = 0
 
     def into(self, block: Block, entries: int) -> tuple[Position, int] | None:
-        """Return the position and time of the first match in a block among the ledger's first ``entries``, or None."""
+        """Return (position, time) of the first match in a block among the ledger's first ``entries`` entries, None without a match."""
         time_ms, clock = self._question
         if block_max(block, clock) < time_ms:
             return None
@@ -93,7 +93,7 @@ class _Look:
         return None
 
     def _is_sound(self, ledger_id: int, entry_id: int) -> bool:
-        """Headers were read without their digest: check the one that is the answer."""
+        """Whether the whole entry has a good digest: its header was read without it."""
         try:
             self._reader.read(ledger_id, entry_id)
         except EntryCorrupt:

@@ -1,4 +1,4 @@
-"""What could hold an earlier answer to a question by time: entries before the answer that are lost or not seen.
+"""Entries before the answer of a search by time that are lost or not imported, and so might have been an earlier answer.
 
 A lost entry may have had any time, as clocks run backwards: only times that the metadata states rule a ledger out (PIP-345).
 """
@@ -28,7 +28,7 @@ _SHOWN = 3
 
 
 class Doubt(Answer, frozen=True):
-    """Entries of a listed ledger that no imported file has: ``first`` to ``last``, with others between them.
+    """Entries of a listed ledger that no imported file has: the first is ``first``, the last ``last``; others may exist between them.
 
     ``lost``: how many of them no bookie has; ``unseen``: how many may be on ``bookies`` or, with ``offloaded``, in
     tiered storage, which were not imported. ``unseen_from``: an open ledger may have more entries on ``bookies`` from
@@ -45,7 +45,7 @@ class Doubt(Answer, frozen=True):
     offloaded: bool = False
 
     def text(self) -> str:
-        """Name these entries: "279 lost entries of ledger 2 (2:58 to 2:336)"."""
+        """Return the entries in words: "279 lost entries of ledger 2 (2:58 to 2:336)"."""
         parts = []
         place = f"{self.ledger_id}:{self.first}"
         place += f" to {self.ledger_id}:{self.last}" if self.last > self.first else ""
@@ -66,7 +66,7 @@ class Doubt(Answer, frozen=True):
 
 
 def text_of_doubts(doubts: Sequence[Doubt]) -> str:
-    """Name the doubtful entries, those of the first few ledgers one by one."""
+    """Return the doubtful entries in words, those of the first few ledgers one by one."""
     texts = [doubt.text() for doubt in doubts[:_SHOWN]]
     more = len(doubts) - len(texts)
     return listed([*texts, counted(more, "more ledger")] if more else texts)
@@ -133,8 +133,9 @@ def find_doubt(
     first: int = 0,
     to_end: bool = False,
 ) -> Doubt | None:
-    """Return the entries ``first`` to ``entries`` (excluded) of a ledger that no file has, and with ``to_end`` what an
-    open ledger may have after them; None: nothing."""
+    """Return those of the entries ``first`` to ``entries`` (excluded) of a ledger that no file has, None for none.
+
+    ``scanned``: entries that a scan of the files found; ``to_end``: add what an open ledger may have after them."""
     if not ledger.is_open and not ledger.info.offloaded and is_whole(txn, ledger):
         return None
     seen = None if scanned is None else zip(scanned, scanned, strict=True)
@@ -165,7 +166,7 @@ def find_doubt(
 def _count_unseen(
     txn: Txn, ledger: TopicLedger, ranges: list[tuple[int, int]], missing: int
 ) -> tuple[int, tuple[str, ...]]:
-    """Return how many of the missing entries may be where nothing was imported from, and on which bookies."""
+    """Return how many of the missing entries may be in tiered storage or on bookies that were not imported, and these bookies."""
     if ledger.info.offloaded:
         return missing, ()
     ledger_of_store = None

@@ -1,4 +1,4 @@
-"""A cursor's backlog by time: what an age limit drops, exactly or as a broker would (pulsar.md §3.4); forecasts of a TTL.
+"""The entries of a cursor's backlog that an age limit drops, exactly or as a broker would (pulsar.md §3.4); forecasts of a TTL.
 
 Only entries after the mark-delete that are not individually deleted count: entries acknowledged long ago, whatever their date, hold
 nothing back.
@@ -88,7 +88,7 @@ class PendingSearch(Struct):
                     yield Dated(Position(block.ledger_id, entry_id), entry_ms, block.messages(place))
 
     def _iter_blocks(self, intervals: Intervals, time_ms: int) -> Iterator[tuple[Block, range]]:
-        """Yield the blocks that hold an entry at ``time_ms`` or later, with the ranks of their ledger's entries."""
+        """Yield the blocks that have an entry at ``time_ms`` or later, with the ranks of their ledger's entries."""
         parts = iter_ledger_parts(self.topic, intervals[0][0], intervals[-1][1])
         for ledger_id, first, last in parts:
             times = find_times(self.reader.txn, ledger_id)
@@ -253,5 +253,5 @@ def iter_forecast(
 
 
 def _clip(intervals: Intervals, start: int, end: int) -> Intervals:
-    """Return the part of some ranks from ``start`` to ``end`` (excluded)."""
+    """Return the part of ``intervals`` from rank ``start`` to ``end`` (excluded)."""
     return tuple((max(low, start), min(high, end)) for low, high in intervals if low < end and high > start)

@@ -1,4 +1,4 @@
-"""Why a time search answers as it does, and where the broker's answer parts from it."""
+"""Explains the answer of a search by time, and where the broker's answer differs from it."""
 
 from collections.abc import Iterable
 from itertools import islice
@@ -29,7 +29,7 @@ _NEAR = 10
 
 
 class LedgerAnswer(Answer, frozen=True):
-    """The index's answer for one ledger: its newest time on the clock asked for, and whether its entries had to be searched.
+    """The index's answer for one ledger: its newest time on the clock of the search, and whether its entries had to be searched.
 
     ``lost``: entries that no bookie has; ``unseen``: entries that may be on bookies or in tiered storage that were not
     imported.

@@ -1,4 +1,4 @@
-"""Which entries cover a message index, looked for in all of them: the first ones, and the next index above a gap."""
+"""Finds, among all entries of a topic, the first ones that cover a message index, and the next index after a gap."""
 
 from collections.abc import Sequence
 from typing import ClassVar, NamedTuple
@@ -15,7 +15,7 @@ from pulsar_admin.store.scan.reducing import Reduction, Row
 
 
 class Hit(Struct, frozen=True):
-    """An entry that covers the index. ``entries``: how many there are to the end of its batch; ``is_verified``: its digest fits."""
+    """An entry that covers the index. ``entries``: how many were read to the end of its scan batch; ``is_verified``: by its digest."""
 
     entries: int
     ledger_id: int
@@ -27,8 +27,8 @@ class Hit(Struct, frozen=True):
 
 
 class Seen(NamedTuple):
-    """What entries say: how many they are, whether one has an index, the first of those that cover the index, to the first that is
-    verified, and the least index above it with its place (ledger id, entry id).
+    """The result for some entries. ``entries``: how many; ``indexed``: whether one has an index; ``hits``: those that cover the index, up
+    to the first verified one; ``following``: the least greater index, with its ledger id and entry id.
     """
 
     entries: int
@@ -38,14 +38,14 @@ class Seen(NamedTuple):
 
 
 class FindCover(Struct, Reduction, frozen=True):
-    """Which entries cover a message index."""
+    """Finds the entries that cover the message index ``index``."""
 
     index: int
 
     COLUMNS: ClassVar[tuple[str, ...]] = ("seen",)
 
     def partial(self, batch: EntryBatch) -> Row:
-        """Return the row of a batch."""
+        """Return the row for the entries of a batch."""
         heads = np.zeros(len(batch), HEAD)
         read_heads(batch.data, batch.starts, batch.ends, heads)
         flags, last = batch.rows["flags"], heads["broker_index"]
@@ -71,7 +71,7 @@ class FindCover(Struct, Reduction, frozen=True):
         return _row(Seen(len(batch), bool((last >= 0).any()), _to_verified(hits), following))
 
     def merge(self, rows: Sequence[Row]) -> Row:
-        """Return the row of rows that follow each other."""
+        """Return one row for successive ``rows``."""
         entries, hits, following = 0, [], None
         seen = [*map(self.read, rows)]
         for one in seen:
@@ -82,11 +82,11 @@ class FindCover(Struct, Reduction, frozen=True):
         return _row(Seen(entries, any(one.indexed for one in seen), _to_verified(hits), following))
 
     def is_enough(self, row: Row) -> bool:
-        """Whether there is an entry that is known to be right."""
+        """Whether a verified entry covers the index, so that no later entry need be read."""
         return any(hit.is_verified for hit in self.read(row).hits)
 
     def read(self, row: Row) -> Seen:
-        """Return what a row says."""
+        """Return the decoded row."""
         return msgspec.msgpack.decode(row["seen"], type=Seen)
 
 
@@ -95,7 +95,7 @@ def _row(seen: Seen) -> Row:
 
 
 def _to_verified(hits: Sequence[Hit]) -> tuple[Hit, ...]:
-    """Return the hits to the first that is verified."""
+    """Return the hits up to and including the first verified one."""
     for place, hit in enumerate(hits):
         if hit.is_verified:
             return tuple(hits[: place + 1])

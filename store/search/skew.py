@@ -1,7 +1,7 @@
 """Finds wrong clocks: publish times against the broker's, per producer, and entries at which a topic's time runs backwards.
 
 An *inversion* is an entry whose time is before that of the preceding entry. The entry that shows it is not always the one
-at fault: after one message from the future every honest one looks late. So the entries at fault are found otherwise: where
+at fault: after one message from the future, all correct ones seem late. So the entries at fault are found otherwise: if
 the broker stamped an entry, by the distance of its publish time from that stamp; elsewhere by taking out the fewest entries
 that must go for the clock to run forward, over windows of ``WINDOW_ENTRIES`` entries.
 """
@@ -66,7 +66,7 @@ class ProducerSkew(Answer, frozen=True):
 
     @property
     def furthest_ms(self) -> int:
-        """How far this producer's clock is off in the middle."""
+        """The absolute median offset of the producer's clock."""
         return abs(self.offset_median_ms or 0)
 
 
@@ -110,7 +110,7 @@ class SkewOfTopics:
         self._reductions = Reductions(reader, self._scans, self._reduction)
 
     def find(self, index: int) -> TopicSkew:
-        """Return what the topic with this index says; raises what reading it raises."""
+        """Return the clocks of the topic with this index; raises the errors of reading the topic."""
         row = self._reductions.row(index)
         scan = self._scans[index]
         return self._reduction.answer(row, str(self._topics[index].name), scan.missing, len(scan.unreadable))
@@ -143,9 +143,9 @@ _EDGES = np.dtype(
 
 
 class SumClocks(Struct, Reduction, frozen=True):
-    """What entries say of their producers' clocks. A row: ``names`` of producers, ``sums`` and ``offsets`` (producer, offset, count)
-    of them by number, ``edges`` of the entries before and after, and, until a window is judged, producer and publish time of each
-    entry without a broker's stamp.
+    """Sums up entries for their producers' clocks. A row: ``names`` of producers; ``sums`` and ``offsets`` (producer, offset, count) by the
+    number of a producer in ``names``; ``edges``: the first and last times, to join neighbouring rows; and, until a window is judged,
+    producer and publish time of each entry without a broker time.
     """
 
     options: SkewOptions
@@ -154,7 +154,7 @@ class SumClocks(Struct, Reduction, frozen=True):
     window_entries: ClassVar[int] = WINDOW_ENTRIES
 
     def partial(self, batch: EntryBatch) -> Row:
-        """Return the row of a batch."""
+        """Return the row for the entries of a batch."""
         framed = batch.rows["flags"] & UNFRAMED == 0
         edges = np.zeros(1, _EDGES)
         edges["without_time"] = int((~framed).sum())
@@ -180,7 +180,7 @@ class SumClocks(Struct, Reduction, frozen=True):
         return _row(names, sums, table, edges, producers[~stamped].astype(np.int32), publish[~stamped])
 
     def merge(self, rows: Sequence[Row]) -> Row:
-        """Return the row of rows that follow each other."""
+        """Return one row for successive ``rows``."""
         numbers: dict[bytes, int] = {}
         known = [
             np.array([numbers.setdefault(name, len(numbers)) for name in _names_of(row)], np.int64) for row in rows
@@ -198,7 +198,7 @@ class SumClocks(Struct, Reduction, frozen=True):
         return _row([*numbers], sums, table, edges, producers, np.concatenate(times + nothing))
 
     def judge(self, row: Row) -> Row:
-        """Count the entries without a broker's stamp that are too early or too late for their place in the topic."""
+        """Return the row with the entries without a broker time counted that are from the future or late, by ``misplaced``."""
         times = np.frombuffer(row["unstamped_ms"], np.int64)
         if not len(times):
             return row
@@ -213,11 +213,11 @@ class SumClocks(Struct, Reduction, frozen=True):
         return {**row, "sums": sums.tobytes(), "unstamped": b"", "unstamped_ms": b""}
 
     def close(self, row: Row) -> Row:
-        """Return the row with one offset a producer: the median, which it keeps."""
+        """Return the row with one offset per producer: the median."""
         return {**row, "offsets": _medians(_offsets_of(row)[0]).tobytes()}
 
     def answer(self, row: Row, topic: str, missing: int, unreadable: int) -> TopicSkew:
-        """Return what the row of a whole topic says."""
+        """Return the answer from the row of a whole topic."""
         edges = np.frombuffer(row["edges"], _EDGES)[0]
         offsets, shift = _offsets_of(row)
         medians = dict(zip(offsets[:, 0].tolist(), (offsets[:, 1] << shift).tolist(), strict=True))
@@ -268,7 +268,7 @@ def _offsets_of(row: Row) -> tuple[Array, int]:
 
 
 def _number(batch: EntryBatch) -> tuple[list[bytes], Array]:
-    """Return the names of a batch's producers, and the number of each entry's."""
+    """Return the names of a batch's producers, and for each entry its producer's number among them."""
     spans = batch.producer_spans()
     numbers = np.empty(len(batch), np.int32)
     firsts = np.empty(len(batch), np.int32)
@@ -295,7 +295,7 @@ def _add_inversions(sums: Array, edges: Array, producers: Array, times: Array) -
 
 
 def _join(sums: Array, edges: Array, places: Array, more: Array, following: Array) -> None:
-    """Add the sums and edges of entries that follow; ``places``: the number of each of their producers here."""
+    """Add ``more`` and ``following``, sums and edges of the next entries. ``places``: their producers' numbers in ``sums``."""
     for name in ("entries", "messages", "timed", "inversions", "future", "late", "undue"):
         sums[name][places] += more[name]
     sums["lowest"][places] = np.minimum(sums["lowest"][places], more["lowest"])
@@ -364,11 +364,11 @@ class _OffsetTable:
         self.shift = 0
 
     def add(self, producers: Array, offsets: Array) -> None:
-        """Add an offset of each of these producers."""
+        """Count one of ``offsets`` for each of ``producers``."""
         self._counts.add(producers, offsets >> self.shift, 1)
 
     def join(self, rows: Array, shift: int, places: Array) -> None:
-        """Add the rows of a table, whose offsets are rounded by a shift; ``places``: the number of each of its producers here."""
+        """Add the rows of another table, its offsets rounded by ``shift`` bits. ``places``: its producers' numbers in this table."""
         if shift > self.shift:
             self._round(shift - self.shift)
         self._counts.add(places[rows[:, 0]], rows[:, 1] >> (self.shift - shift), rows[:, 2])
@@ -386,7 +386,7 @@ class _OffsetTable:
 
 
 def _medians(rows: Array) -> Array:
-    """Return of the rows of a table the one of each producer that has the lower median of its offsets."""
+    """Return one of the rows (producer, offset, count) per producer: that with the lower median of the offsets."""
     firsts = np.flatnonzero(np.diff(rows[:, 0], prepend=-1))
     lasts = np.append(firsts[1:], len(rows))
     chosen = []

@@ -29,7 +29,7 @@ SMALL_MESSAGES, SMALL_BYTES, SMALL_HEADS = 4096, 16 << 20, 1 << 14
 
 
 def is_small(txn: Txn, topic: Topic, window: Window, limit: int | None) -> bool:
-    """Whether at most ``limit`` messages of a window are so few that they are read one by one."""
+    """Whether the window, or its first ``limit`` messages, are so few that reading them one by one is cheaper than a scan."""
     if window.is_timed:
         return _is_small_timed(txn, topic, window, limit)
     if limit is not None and limit <= SMALL_MESSAGES and not window.chooses:
@@ -47,7 +47,7 @@ def is_few(extent: Extent, limit: int | None) -> bool:
 
 
 def _is_small_timed(txn: Txn, topic: Topic, window: Window, limit: int | None) -> bool:
-    """Return whether few heads are read for a window of times, and few messages lie in it if a block's times are spread evenly."""
+    """Whether a window of times needs few headers and has few messages, assuming that times are spread evenly in each block."""
     start_ms, end_ms = window.times
     clock = check_clock(window.clock)
     heads = messages = size_bytes = 0.0
@@ -128,7 +128,7 @@ def _iter_timed(reader: EntryReader, topic: Topic, window: Window, problems: lis
 
 
 def _iter_times(reader: EntryReader, blocks: Iterable[Block], clock: Clock) -> Iterator[tuple[int, int | None]]:
-    """Yield (entry id, time) of the entries of some blocks; entries in an unreadable file are listed as failed."""
+    """Yield (entry id, time) of the entries of ``blocks``; entries in an unreadable file are added to the reader's ``failed``."""
     for block in blocks:
         try:
             yield from iter_block_times(reader, block, clock)
