@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from pulsar_admin.api.topics import explain_key
 from pulsar_admin.columns import Column
 from pulsar_admin.commands.topics.answers import one_or_rows, selected
 from pulsar_admin.context import App, Result, Shown
@@ -116,7 +117,7 @@ def explain(app: App, selection: TopicSelection, key: str, rule: Rule) -> Iterat
     """
     with app.session.reader() as reader:
         names = selected(app, reader.txn, selection)
-        histories = list(app.each(names, lambda name: (name, app.topic(name).compaction().explain(key, rule=rule))))
+        histories = list(app.each(names, lambda name: (name, explain_key(app.session, name, key, rule))))
     rows = [
         {"topic": str(name), "key": history.key, **partition_json(one, name.partition_index)}
         for name, history in histories

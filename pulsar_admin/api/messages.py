@@ -168,6 +168,13 @@ class Messages(Batches):
     def _read_by(self, form: Callable[[SelectedMessages], Generator[Item, None, None]]) -> Iterator[Item]:
         return self._read(lambda reader, problems: form(self._selected(reader, problems)))
 
+    def _read(self, source: BatchSource[Item]) -> Iterator[Item]:
+        def noted(reader: EntryReader, problems: list[StoreError]) -> Generator[Item, None, None]:
+            self._session.warn(self._selected(reader, problems).outside())
+            return source(reader, problems)
+
+        return super()._read(noted)
+
     def _selected(self, reader: EntryReader, problems: list[StoreError]) -> SelectedMessages:
         names = [*dict.fromkeys(self._names(reader.txn))]
         return SelectedMessages(self._query, reader, names, self._session.each, problems)

@@ -15,7 +15,7 @@ from pulsar_admin.arguments import Clock, Count, Duration, JavaInt, LedgerId, Pl
 from pulsar_admin.later import later, laters
 from pulsar_admin.store.codec.managedledger import SHADOW_SOURCE
 from pulsar_admin.store.db.clocks import check_clock
-from pulsar_admin.store.errors import InvalidValue, StoreError
+from pulsar_admin.store.errors import InvalidValue, NothingMatches, StoreError
 from pulsar_admin.store.model import topics
 from pulsar_admin.store.model.broken_beside import find_broken_beside
 from pulsar_admin.store.names import EARLIEST, LATEST, Position, TopicName, TopicSelection
@@ -686,14 +686,14 @@ class Compaction(Planner):
                 return verify_view(reader, topic, view, limit_keys=limit_keys, advance=advance)
 
     def explain(self, key: str, *, rule: Rule = "4.2") -> occurrences.KeyHistory:
-        """Return the messages with a key (``occurrences``): positions, whether the compacted ledger holds them, and the reason."""
-        with self._session.reader() as reader:
-            topic = topics.read_topic(reader.txn, self._name)
-            view = compacted_view.open_view(reader, topic)
-            with self._session.progress(topic.number_of_entries, "entries", f"{self._name}: explain") as advance:
-                explanation = occurrences.explain_key(reader, topic, view, key, rule=rule, advance=advance)
-        self._session.partial(explanation.damaged)
-        return explanation
+        """Return the messages with a key (``occurrences``): positions, whether the compacted ledger holds them, and the reason.
+
+        Raises NothingMatches if there are none and all entries could be read.
+        """
+        history = explain_key(self._session, self._name, key, rule)
+        if not (history.occurrences or history.damaged or history.lost):
+            raise NothingMatches(f"no message of {self._name} has the key {key!r}", sealed=history.sealed)
+        return history
 
     def run(
         self,
@@ -788,6 +788,17 @@ class Compactions(Planner):
             size_bytes = 0 if asked.everything else topics.scan_bytes(txn, names)
             kind = compaction_changes.kind_of(asked)
             return plan_of(store_plans.WritingPlan(kind, txn.id, shown, partial(compact, previews=False)), txn)
+
+
+def explain_key(session: Session, name: TopicName, key: str, rule: Rule) -> occurrences.KeyHistory:
+    """Return the messages with a key, possibly none, and report what could not be read; see ``Compaction.explain``."""
+    with session.reader() as reader:
+        topic = topics.read_topic(reader.txn, name)
+        view = compacted_view.open_view(reader, topic)
+        with session.progress(topic.number_of_entries, "entries", f"{name}: explain") as advance:
+            explanation = occurrences.explain_key(reader, topic, view, key, rule=rule, advance=advance)
+    session.partial(explanation.damaged)
+    return explanation
 
 
 def find_by_time(

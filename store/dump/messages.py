@@ -37,7 +37,7 @@ from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.scalable import in_one_order, iter_by_time
 from pulsar_admin.store.model.schemas import read_schemas, value_decoder
 from pulsar_admin.store.model.topics import Topic, read_topic
-from pulsar_admin.store.names import LONG_MAX, Position, TopicName
+from pulsar_admin.store.names import EARLIEST, LATEST, LONG_MAX, Position, TopicName
 from pulsar_admin.store.timespec import moment
 from pulsar_admin.store.wording import camel_case, line_of
 
@@ -471,6 +471,20 @@ class SelectedMessages(NamedTuple):
     def schema(self) -> pa.Schema:
         """Return the schema of the batches."""
         return _schema_of(self.query.columns, self._typed())
+
+    def outside(self) -> Iterator[str]:
+        """Yield why nothing is found if a position lies beyond all ledgers of the topics."""
+        first, last = self.query.window.first, self.query.window.last
+        if first in (EARLIEST, LATEST) and last == LATEST:
+            return
+        try:
+            ids = [ledger_id for name in self.names for ledger_id in read_topic(self.reader.txn, name).ids]
+        except StoreError:  # raised or reported by those that read messages
+            return
+        if first != LATEST and first.ledger_id > max(ids, default=-1):
+            yield f"nothing is at or after {first}: the last ledger is {max(ids, default='none')}"
+        if last.ledger_id < min(ids, default=LONG_MAX):
+            yield f"nothing is at or before {last}: the first ledger is {min(ids, default='none')}"
 
     def _groups(self, *, whole: bool = False, typed: bool = False) -> Iterator[_Together]:
         """Yield the topics to read, those together whose messages come in one order, while the limit has room."""

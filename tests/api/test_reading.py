@@ -394,3 +394,15 @@ def test_what_is_due_is_what_was_asked_for(store: pa.Store) -> None:
 
 
 # -- compaction -------------------------------------------------------------------------------------------------------
+
+
+def test_a_key_or_a_ledger_that_a_topic_does_not_have(store: pa.Store) -> None:
+    """Nothing is empty without a word, as on the command line."""
+    topic = store.topic("acme/orders/compacted")  # its only ledger is 78
+    with pytest.raises(pa.NothingMatches, match="has the key 'nope'"):
+        topic.compaction().explain("nope")
+    assert topic.compaction().explain("k0003").occurrences
+    for bounds, text in (({"start": "999999:0"}, "after 999999:0"), ({"end": "3:0"}, "before 3:0")):
+        with pytest.warns(pa.PartialData, match=text):
+            assert not [*topic.messages(**bounds).rows()]
+    assert not [*topic.messages(start="78:15").rows()]  # where the next message will be
