@@ -154,13 +154,15 @@ def whole_number(what: str, value: object, least: int | None = None, most: int |
 
 
 def duration_ms(value: Duration) -> int:
-    """Return a duration in ms; raises InvalidValue."""
+    """Return a duration in ms; raises InvalidValue, also for a negative one."""
     from pulsar_admin.store.timespec import parse_duration_ms
 
     if isinstance(value, str):
         return parse_duration_ms(value)
     if not isinstance(value, timedelta):
         raise InvalidValue(f"{value!r} is not a length of time", hint='write "5m", or give a timedelta', value=value)
+    if value < timedelta():
+        raise InvalidValue(f"duration {value!r} is negative", value=value)
     return value // timedelta(milliseconds=1)
 
 
@@ -175,10 +177,7 @@ def size_bytes(value: int | str | None) -> int:
 
 def delay_ms(value: Delay) -> int:
     """Return a duration in ms; raises InvalidValue, also for a negative one."""
-    delay = duration_ms(value) if isinstance(value, (str, timedelta)) else whole_number("delay", value)
-    if delay < 0:
-        raise InvalidValue(f"delay {value!r} is negative")
-    return delay
+    return duration_ms(value) if isinstance(value, (str, timedelta)) else whole_number("delay", value, 0)
 
 
 def given_number(what: str, value: object) -> float:

@@ -434,6 +434,8 @@ InvalidValue | sequence_id -5 | store.topic("plain").search(sequence_id=-5)
 InvalidValue | first=5 is after last=2 | [*store.ledger(9).entries(first=5, last=2)]
 InvalidValue | first=0 is after last=-1 | [*store.ledger(9).entries(last=-1)]
 InvalidValue | negative | store.topic("plain").find(timedelta(hours=-3))
+InvalidValue | negative | store.namespace("acme/delayed").set_retention(time=timedelta(minutes=-1), size="1G")
+InvalidValue | negative | store.namespace("acme/delayed").set_delayed_delivery(active=True, tick=timedelta(seconds=-1))
 InvalidValue | negative | half.expire(before=timedelta(seconds=-5))
 InvalidValue | half.forecast("1h", ttl="0s")
 InvalidValue | is not an answer | pa.to_json(store)
