@@ -274,12 +274,16 @@ def test_a_bookie_that_the_metadata_does_not_know_is_not_added(disks: Path, tmp_
 
 
 def test_a_stopped_import_of_other_parts_is_named(disks: Path, tmp_path: Path, cli: Cli) -> None:
+    """One that could read nothing of its metadata is begun again with the right one."""
     path = tmp_path / "s"
     words = ("--store", path, "store", "import", "cluster", "--bookie", bookie(disks, 1))
     (tmp_path / "metadata").mkdir()
     (tmp_path / "metadata" / "CURRENT").write_bytes(b"no RocksDB")
     assert cli(*words, "--metadata", tmp_path / "metadata").exit_code == 6
-    cli(*words, "--zookeeper", disks / "zk").ends(3, "that was stopped")
+    assert cli(*words, "--zookeeper", disks / "zk", "--no-index").exit_code == 0
+    cli(*words, "--metadata", tmp_path / "metadata").ends(3, "that was stopped")
+    cli(*words, "--zookeeper", disks / "zk").ends(0)
+    assert content(path)["tree"]
 
 
 def _of_cluster(disks: Path, third: str) -> tuple[Any, ...]:

@@ -198,7 +198,8 @@ class Named(Checked):
         return hash((type(self), id(self._session), self._made_of))
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({', '.join(map(_shown, self._made_of))})"
+        made_of = self._made_of or (str(self._session.path),)  # of the whole store
+        return f"{type(self).__name__}({', '.join(map(_shown, made_of))})"
 
 
 class Planner(Named):

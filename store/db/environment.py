@@ -818,9 +818,9 @@ def create_store(
             create_store(path, now_ms=now_ms, state=state, sources=sources, mode=mode, lock=held)
         return
     storeinfo.check_new_store(path)  # under the lock: another process may have made a store since the caller looked
-    files.remove_tree(path / "meta")  # of a store whose making was stopped
     for name in ("entries", "meta"):
-        files.create_directory(path / name, exist_ok=True, mode=mode)
+        files.remove_tree(path / name)  # of a store whose making was stopped: it may have another mode
+        files.create_directory(path / name, mode=mode)
     files.reserve_file(path / "meta" / "lock.mdb", _READER_TABLE_BYTES)
     with _translated(path):
         env = lmdb.open(

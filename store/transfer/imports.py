@@ -25,7 +25,7 @@ from pulsar_admin.store.codec.ledgermetadata import LEDGERS_ROOT, ledger_id_of_p
 from pulsar_admin.store.db.blocks import NO_MAX, decode_entry_count, decode_latest, ledger_key, ledger_of_key
 from pulsar_admin.store.db.bookies import Bookie, decode_bookie, encode_bookie
 from pulsar_admin.store.db.entry_files import FileState, file_state
-from pulsar_admin.store.db.environment import Store, Txn, create_store, open_store
+from pulsar_admin.store.db.environment import DATABASES, Store, Txn, create_store, open_store
 from pulsar_admin.store.db.files import (
     METADATA_FILE_ID,
     WHOLE_METADATA,
@@ -45,7 +45,7 @@ from pulsar_admin.store.db.tree import Row, modified_ms, path_and_value
 from pulsar_admin.store.db.unserved import Marks
 from pulsar_admin.store.errors import AlreadyExists, InvalidValue, Refused, SourceChanged
 from pulsar_admin.store.facts.cluster import ClusterFacts
-from pulsar_admin.store.files import PRIVATE_DIRECTORY
+from pulsar_admin.store.files import PRIVATE_DIRECTORY, remove_file
 from pulsar_admin.store.index.build import Advance, Scanning, SeenDigests
 from pulsar_admin.store.index.unserved import index_unserved
 from pulsar_admin.store.model import coverage
@@ -302,6 +302,7 @@ def _begin(
 ) -> Store:
     if _check_target(path, layout, sources):
         imported = sources[0]["imported"]
+        remove_file(path / "store.json")  # of a blank store: without it the rest is that of a creation that was stopped
         create_store(path, now_ms=imported, state=StoreState.IMPORTING, sources=sources, mode=mode, lock=lock)
     store = open_store(path, writable=True, unfinished=True, lock=lock)
     if store.info.state is StoreState.UNINDEXED:
@@ -331,26 +332,37 @@ def _mode_of(layout: Layout) -> int:
 
 
 def _check_target(path: Path, layout: Layout, sources: tuple[dict[str, Any], ...]) -> bool:  # Any: JSON
-    """Return whether a new store is to be created (otherwise it is the same import, unfinished); raises AlreadyExists."""
+    """Return whether a new store is to be created, also in place of one that an import left blank; else it is the same
+    import, unfinished. Raises AlreadyExists."""
     if (path / "store.json").exists():
         info = read_store_info(path)
         is_whole = info.state is StoreState.READY
         if not is_whole and [*map(source_place, info.sources)] == [*map(source_place, sources)]:
             return False
-        if not is_whole:
+        if not is_whole and not _is_blank(path):
             raise AlreadyExists(
                 f"{path} is an import of {', '.join(str(source['path']) for source in info.sources)} that was stopped",
                 hint="run that import again, remove the directory, or name a new one with --store",
                 path=str(path),
             )
-        raise AlreadyExists(
-            f"{path} is a store already",
-            hint="name a new directory with --store; or update this one: pulsar-admin store refresh",
-            path=str(path),
-        )
+        if is_whole:
+            raise AlreadyExists(
+                f"{path} is a store already",
+                hint="name a new directory with --store; or update this one: pulsar-admin store refresh",
+                path=str(path),
+            )
+    else:
+        check_new_store(path)
     check_outside(path, layout)
-    check_new_store(path)
     return True
+
+
+def _is_blank(path: Path) -> bool:
+    """Whether an import stopped before it read anything: its source was not there, or refused to be read."""
+    if any((path / "entries").iterdir()):
+        return False
+    with open_store(path, unfinished=True) as store, store.read() as txn:
+        return all(txn.last(database) is None for database in DATABASES)
 
 
 def check_outside(path: Path, layout: Layout) -> None:
