@@ -61,7 +61,7 @@ from pulsar_admin.store.model.topics import (
     read_partitioned,
     read_topic,
 )
-from pulsar_admin.store.names import SCALABLE, NamespaceName, Position, TopicName, decode_name, shell_word
+from pulsar_admin.store.names import PERSISTENT, SCALABLE, NamespaceName, Position, TopicName, decode_name, shell_word
 from pulsar_admin.store.policies.retention import trimmable
 from pulsar_admin.store.wording import counted, listed, plural
 
@@ -238,7 +238,7 @@ def check_deletable(txn: Txn, name: TopicName, *, partitioned: bool, force: bool
             hint=f"type: pulsar-admin topics delete-partitioned-topic {shell_word(name)}",
             topic=str(name),
         )
-    existing = read_topic(txn, name).name
+    existing = _read_listed(txn, name).name
     check_ending(
         name, "delete by itself", "add --force to delete it anyway, for a plan file to the command that writes it"
     )
@@ -371,6 +371,16 @@ def _with_pending_acks(txn: Txn, names: Iterable[TopicName]) -> dict[TopicName, 
     return listed | dict.fromkeys(log for log in logs if find_node(txn, log.path) is not None)
 
 
+def _read_listed(txn: Txn, name: TopicName) -> Topic:
+    """Return the topic; raises as ``read_topic``, with how to delete one whose list of ledgers cannot be read."""
+    try:
+        return read_topic(txn, name)
+    except Corrupt as error:
+        forced = f"pulsar-admin topics delete {shell_word(name)} --force" if name.domain == PERSISTENT else "--force"
+        hint = f"to delete it without the ledgers that it lists: {forced}"
+        raise type(error)(error.message, hint=hint, **error.context) from error
+
+
 def _deleted(
     reader: EntryReader, name: TopicName, *, force: bool, whole_topic: bool = False
 ) -> tuple[list[int], list[Step], ChangePart]:
@@ -380,7 +390,7 @@ def _deleted(
     paths = (name.path, *map(name.cursor_path, cursors))
     steps = [delete_step(txn, path, whole_topic=whole_topic) for path in paths]
     try:
-        topic = read_topic(txn, name)
+        topic = _read_listed(txn, name)
     except Corrupt as error:
         if not force:
             raise
