@@ -301,7 +301,8 @@ BOUNDS: dict[str, list[tuple[Any, object]]] = {
     "store.tables.folder:Folder.size": [((N(is_remote=False, at=str), "none"), None)],
     "store.transfer.bundle:_value": [
         ((N(path="/topics/a/b/c", value=b'{"segments":{"0":{"segmentId":0,"hashRange":{"start":0,"end":65535},"state":"NEWER",'
-            b'"legacyTopicName":"persistent://a/b/secret"}}}'), None), b"\xff\xff\xff")],
+            b'"legacyTopicName":"persistent://a/b/secret"}}}'), None),
+         b'{"segments":{"0":{"segmentId":0,"hashRange":{"start":0,"end":65535},"state":"NEWER"}}}')],
     "commands.bookkeeper:_ledger_id": [((0,), 0)],
     "commands.overview:_part": [((1, 100), "1 %"), ((1, 101), "<1 %"), ((0, 5), "0 %")],
     "commands.overview:_cut": [(("abc", 3), "abc"), (("abcd", 3), "ab…")],

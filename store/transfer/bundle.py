@@ -59,8 +59,9 @@ from pulsar_admin.store.codec.ledgermetadata import (
 )
 from pulsar_admin.store.codec.managedledger import LedgerInfo, decode_managed_ledger, encode_managed_ledger
 from pulsar_admin.store.codec.packages import decode_log_segment, stream_of_path
+from pulsar_admin.store.codec.policies import JsonObject, decode_json_object
 from pulsar_admin.store.codec.rocksvalue import NodeStat
-from pulsar_admin.store.codec.scalable import decode_scalable_topic
+from pulsar_admin.store.codec.scalable import SegmentState, decode_scalable_topic
 from pulsar_admin.store.codec.schema import IndexEntry, decode_schema_locator, encode_schema_locator
 from pulsar_admin.store.codec.wrapper import MAGIC
 from pulsar_admin.store.db.blocks import ledger_key
@@ -624,11 +625,13 @@ def _value(node: Node, names: Pseudonyms) -> bytes:
     try:
         made = _MAKERS.get(structure[0], _json)(node, names)
     except errors.Unsupported:
-        # The part of a value that shows an unknown form, and nothing else: its version, or its compression.
+        # The part of a value that shows an unknown form, and nothing else: its version, its compression, or its segments.
+        if structure[0] == "ScalableTopicMetadata":
+            return _segments(node, names)
         if node.value[: len(MAGIC)] == MAGIC:
             return node.value[: _WRAPPER.size + _WRAPPER.unpack_from(node.value)[1]]
         version = _VERSION_LINE.match(node.value)
-        return version[0] if version else UNDECODABLE  # JSON of one line has names
+        return version[0] if version else UNDECODABLE
     except errors.StoreError:
         return UNDECODABLE
     # The numbers of unknown fields tell their reader which they are; their values are zeros.
@@ -732,15 +735,35 @@ def _scalable_topic(node: Node, names: Pseudonyms) -> bytes:
     record: dict[str, Any] = {
         key: one for key, one in decoded.record.items() if key in ("epoch", "nextSegmentId", "deleted")
     }
-    record["segments"] = {
-        key: {**row, _LEGACY: names.text(row[_LEGACY])} if row.get(_LEGACY) else row
-        for key, row in decoded.record.get("segments", {}).items()
-    }
+    record["segments"] = {key: _segment(row, names) for key, row in decoded.record.get("segments", {}).items()}
     record["properties"] = _properties(decoded.properties, names)
     return json.dumps(record, separators=(",", ":")).encode()
 
 
 _LEGACY = "legacyTopicName"
+
+
+def _segments(node: Node, names: Pseudonyms) -> bytes:
+    """Return the segments up to the first with an unknown state, and of that one the id, hashes and state: the rest was not checked."""
+    kept = {}
+    for key, row in decode_json_object(node.value, node.path)["segments"].items():
+        state = row.get("state")
+        if state in (*SegmentState,):
+            kept[key] = _segment(row, names)
+            continue
+        is_word = isinstance(state, str) and _STATE.fullmatch(state) is not None
+        hashes = {end: row["hashRange"][end] for end in ("start", "end")}
+        shown = state if is_word else names.json(state)
+        kept[key] = {"segmentId": row["segmentId"], "hashRange": hashes, "state": shown}
+        break
+    return json.dumps({"segments": kept}, separators=(",", ":")).encode()
+
+
+def _segment(row: JsonObject, names: Pseudonyms) -> JsonObject:
+    return {**row, _LEGACY: names.text(row[_LEGACY])} if row.get(_LEGACY) else row
+
+
+_STATE = re.compile("[A-Z_]+")
 
 
 def _log_segment(node: Node, _: Pseudonyms) -> bytes:
