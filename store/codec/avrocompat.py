@@ -21,12 +21,13 @@ def can_read(reader: Schema, writer: Schema) -> bool:
 
 
 class _Resolution:
-    """One comparison; ``seen`` holds the pairs of records under way, which recursive definitions come back to."""
+    """One comparison; ``seen`` says of pairs of records whether one reads the other: those under way, which recursive definitions
+    come back to, do unless it is found that they do not."""
 
     def __init__(self, reader_names: dict[str, Schema], writer_names: dict[str, Schema]) -> None:
         self._reader_names = reader_names
         self._writer_names = writer_names
-        self._seen: set[tuple[str, str]] = set()
+        self._seen: dict[tuple[str, str], bool] = {}
 
     def reads(self, reader: Schema, writer: Schema) -> bool:
         if isinstance(reader, str):
@@ -59,9 +60,12 @@ class _Resolution:
 
     def _reads_record(self, reader: Schema, writer: Schema) -> bool:
         pair = (reader["name"], writer["name"])
-        if pair in self._seen:
-            return True
-        self._seen.add(pair)
+        if pair not in self._seen:
+            self._seen[pair] = True
+            self._seen[pair] = self._reads_fields(reader, writer)
+        return self._seen[pair]
+
+    def _reads_fields(self, reader: Schema, writer: Schema) -> bool:
         there = {field["name"]: field for field in writer["fields"]}
         for field in reader["fields"]:
             names = (field["name"], *field.get("aliases", ()))

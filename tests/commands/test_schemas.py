@@ -293,6 +293,15 @@ MORE = {
     "name": "x.R",
     "fields": [*INT["fields"], {"name": "b", "type": ["null", "int"], "default": None}],
 }
+
+
+def _twice(name: str, of: object, later: object) -> object:
+    return {"type": "record", "name": name, "fields": [{"name": "a", "type": of}, {"name": "b", "type": later}]}
+
+
+OLD = {"type": "record", "name": "Old", "fields": [{"name": "a", "type": "int"}]}
+STRICT = {"type": "record", "name": "Strict", "aliases": ["Old"], "fields": [{"name": "new", "type": "int"}]}
+LAX = {"type": "record", "name": "Lax", "aliases": ["Old"], "fields": []}
 RECURSIVE = {"type": "record", "name": "N", "fields": [{"name": "next", "type": ["null", "N"]}]}
 
 
@@ -307,6 +316,8 @@ RECURSIVE = {"type": "record", "name": "N", "fields": [{"name": "next", "type": 
         (["null", "int"], "int", True),
         ("int", ["null", "int"], False),
         (RECURSIVE, RECURSIVE, True),
+        (_twice("T", [STRICT, LAX], "Strict"), _twice("T", OLD, "Old"), False),  # it fails in the union first
+        (_twice("T", [STRICT, LAX], "Lax"), _twice("T", OLD, "Old"), True),
         ({"type": "enum", "name": "E", "symbols": ["A"]}, {"type": "enum", "name": "E", "symbols": ["A", "B"]}, False),
         ({"type": "fixed", "name": "F", "size": 2}, {"type": "fixed", "name": "F", "size": 3}, False),
         ({"type": "map", "values": "double"}, {"type": "map", "values": "float"}, True),
