@@ -169,7 +169,8 @@ def test_what_is_lost_is_said_range_by_range(cli: Cli, tmp_path: Path, damages_s
     assert sorted(found) == [(ledger_id, entry) for ledger_id, end in ends.items() for entry in range(end)]
     assert cli("--store", store, "topics", "undelete", DOOMED, "--to", "kept", "--with-gaps").exit_code == 3
     cli("--store", store, "store", "undo", "1")
-    cli("--store", store, "topics", "undelete", DOOMED, "--to", "kept", "--with-gaps")
+    kept = cli("--store", store, "topics", "undelete", DOOMED, "--to", "kept", "--with-gaps").stdout
+    assert "ledger 123: entries 10..11 and 20 are in no file\n" in kept  # those after them come back
     found = messages_of(cli, store, "kept")
     expected = {(one, entry) for one in range(121, 129) for entry in range(20 if one == 128 else 40)} - LOST
     assert found.keys() == expected
