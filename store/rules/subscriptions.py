@@ -169,6 +169,10 @@ def _cursor_ahead(facts: SubscriptionFacts) -> Iterator[Evidence]:
             harmless = f" Its list lacks {plural(len(off_list), 'ledger')} {listed(off_list, 5)} that {names} topic."
             listable = (one for one in off_list if is_listable(facts.of.reader.txn, one))
             back = [*islice(listable, LISTED_AT_ONCE)]
+            if len(back) == len(off_list) and facts.ahead.ledger_id > max(back):  # such as an empty ledger after them
+                harmless += (
+                    f" Once they are back: {mend or f'pulsar-admin topics reset-cursor {_words(facts)} -m latest'}"
+                )
             mend = (
                 f"pulsar-admin ledgers restore {' '.join(map(str, back))}" if back else "pulsar-admin ledgers orphans"
             )

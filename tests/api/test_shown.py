@@ -72,6 +72,7 @@ def test_messages_say_whose_they_are(store: pa.Store) -> None:
     assert repr(store.table("topics")).startswith("<rows of ")
     assert repr(plain.delayed("half")) == f"Delayed('{PLAIN}', 'half')"
     assert repr(plain.transactions()) == f"TopicTransactions('{PLAIN}')"
+    assert repr(store.transactions()) == f"Transactions({str(store.path)!r})"
 
 
 def test_every_answer_is_shown_on_one_line_that_says_something(store: pa.Store) -> None:

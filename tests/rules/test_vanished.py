@@ -9,12 +9,14 @@ import pytest
 from msgspec.structs import replace
 
 from pulsar_admin.store.codec.claims import topic_claims
+from pulsar_admin.store.codec.cursor import CursorInfo, encode_cursor_info
 from pulsar_admin.store.codec.ledgermetadata import LedgerState, encode_ledger_metadata, ledger_path
 from pulsar_admin.store.codec.managedledger import decode_managed_ledger, encode_managed_ledger
 from pulsar_admin.store.db.environment import Txn, open_store
 from pulsar_admin.store.db.files import METADATA_FILE_ID, Damage, put_damage
 from pulsar_admin.store.db.tree import find_node, iter_paths, put_nodes, read_node, tree_key
 from pulsar_admin.store.facts import vanished
+from pulsar_admin.store.model.cursors import COMPACTION_CURSOR
 from pulsar_admin.store.model.ledgers import find_metadata
 from pulsar_admin.store.names import Position, parse_topic
 from pulsar_admin.store.rules import subscriptions
@@ -523,6 +525,19 @@ def test_a_cursor_ahead_of_a_list_that_lost_ledgers_is_not_moved(
     curing.run_printed(whole_cli, mend)
     assert told_of(whole_cli, store, "cursor-ahead") == []
     assert whole_cli(*ask).json == before
+
+
+@pytest.mark.usefixtures("damages_stores")
+@pytest.mark.parametrize("name", ["workers", COMPACTION_CURSOR])
+def test_a_cursor_in_the_empty_ledger_after_those_that_come_back(name: str, whole_cli: Cli, tmp_path: Path) -> None:
+    """A broker leaves a cursor there, and an empty ledger is not listed again: the finding names the second command too."""
+    store, topic = copied("small", "mutated", tmp_path), parse_topic("acme/delayed/reminders")
+    at_end = encode_cursor_info(CursorInfo(-1, Position(217, -1)))
+    put_values(store, {topic.path: b"", topic.cursor_path("audit"): b"", topic.cursor_path(name): at_end})
+    (row,) = (one for one in told_of(whole_cli, store, "cursor-ahead") if one["where"].endswith(name))
+    curing.run_printed(whole_cli, row["mend"])
+    curing.run_printed(whole_cli, row["message"].partition("Once they are back: ")[2])
+    assert not [one for one in told_of(whole_cli, store, "cursor-ahead") if one["where"].endswith(name)]
 
 
 @pytest.mark.usefixtures("damages_stores")
