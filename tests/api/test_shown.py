@@ -39,7 +39,7 @@ def test_what_is_named_is_shown_as_it_was_named(store: pa.Store) -> None:
     assert repr(store.topic_policies()) == "TopicPolicies(all topics)"
     assert repr(store.ledger(9)) == "Ledger(9)"
     assert repr(store.namespace("public/default")) == "Namespace('public/default')"
-    assert repr(store.transactions()) == "Transactions()"
+    assert repr(store.transactions()) == f"Transactions({str(store.path)!r})"
     assert repr(store.nacks("half")) == "KeptNacks(all topics, 'half')"
     assert repr(store.nacks(None, "plain")) == "KeptNacks('persistent://public/default/plain', None)"
 
@@ -72,7 +72,6 @@ def test_messages_say_whose_they_are(store: pa.Store) -> None:
     assert repr(store.table("topics")).startswith("<rows of ")
     assert repr(plain.delayed("half")) == f"Delayed('{PLAIN}', 'half')"
     assert repr(plain.transactions()) == f"TopicTransactions('{PLAIN}')"
-    assert repr(store.transactions()) == f"Transactions({str(store.path)!r})"
 
 
 def test_every_answer_is_shown_on_one_line_that_says_something(store: pa.Store) -> None:
