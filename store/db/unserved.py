@@ -26,7 +26,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from pulsar_admin.store.db.blocks import ledger_key
-from pulsar_admin.store.db.copies import decode_row
 from pulsar_admin.store.db.environment import Txn
 
 if TYPE_CHECKING:
@@ -135,5 +134,8 @@ def iter_rows(txn: Txn, kind: bytes, ledger_id: int) -> Iterator[tuple[int, BitM
     """Yield (file id, entries) of the rows of a kind, UNSERVED or FAILING, that a ledger has; raises IndexCorrupt."""
     if not has_rows(txn, kind, ledger_id):
         return
+    # Few stores have such rows: a cold command does without the module.
+    from pulsar_admin.store.db.copies import decode_row
+
     for key, value in txn.items("state", kind + ledger_key(ledger_id)):
         yield decode_row("state", key, value, kind)[1:]
