@@ -82,7 +82,7 @@ def open_file(path: Path | str, *, head_only: bool = False) -> BinaryIO:
 
 
 HEAD_BYTES = 4096
-"""Of a file at a URL: what an import keeps of it here, in a file of the same size, with no more after that."""
+"""How much of a file at a URL an import keeps here, at the beginning of a sparse file of the same size."""
 
 
 def url_of(path: Path | str) -> str:

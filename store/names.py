@@ -16,7 +16,7 @@ from pulsar_admin.store.errors import InvalidValue
 from pulsar_admin.store.wording import Answer
 
 EVENTS = "__change_events"
-"""The topic of a namespace's topic policies."""
+"""The topic that holds a namespace's topic policies."""
 TRANSACTION_LOG_PREFIX, PENDING_ACK_SUFFIX = "__transaction_log_", "__transaction_pending_ack"
 PARTITION_SUFFIX = "-partition-"
 MANAGED_LEDGERS = "/managed-ledgers"
@@ -27,7 +27,7 @@ SCALABLE, SEGMENT = "topic", "segment"
 """Domains of Pulsar 5.0: a scalable topic has no managed ledger of its own, each of its segments is one."""
 LONG_MIN, LONG_MAX = -(2**63), 2**63 - 1
 INT_MIN, INT_MAX = -(2**31), 2**31 - 1
-"""Java's: what ids, times and counts can be."""
+"""Java's limits of ids, times and counts."""
 Profile = Literal["pulsar-spark"]
 PROFILES: tuple[Profile, ...] = get_args(Profile)
 """The tools whose names of columns are known here; what they are is in ``store.scan.typed_values``."""

@@ -30,7 +30,7 @@ class Pace:
         self._rate = 0
         self._next = 0.0
         self.step_bytes = 1 << 62
-        """The bytes to read next."""
+        """How many bytes to read at a time."""
 
     @contextmanager
     def limited(self, bytes_a_second: int | None) -> Iterator[None]:

@@ -44,7 +44,7 @@ _ISO_DURATION = r"p(?:(\d+)w)?(?:(\d+)d)?(?:t(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?)?
 _DAY_TIME = r"(today|yesterday|tomorrow)(?:\s+(\d\d?):(\d\d)(?::(\d\d))?)?"
 _RELATIVE = r"(?:now)?\s*([+-])\s*(\S.*)|(\S.*)\s+ago"
 _AGE = r"[0-9]+\s*[a-z]+(?:[\s,]*[0-9]+\s*[a-z]+)*|p[0-9t][0-9a-z]*"
-"""What can only be a duration: numbers with units."""
+"""Numbers with units, which can only be a duration."""
 _EPOCH = r"(?a)@(-?\d{1,19})"
 _DATE_TIME = (
     r"(?a)(\d{4})-(\d\d)-(\d\d)"

@@ -46,7 +46,7 @@ _PARAMETERS = {
     "abfs": "blob_storage_authority, dfs_storage_authority, enable_tls (true, false), credential_kind (anonymous, environment), "
     "tenant_id, client_id and client_secret, or those of a SAS token",
 }
-"""What a URL may have after its ``?``."""
+"""The parameters that a URL may have after its ``?``."""
 
 
 def is_url(path: str) -> bool:

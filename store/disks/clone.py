@@ -243,7 +243,7 @@ class CloneAddress(Struct, frozen=True):
 
 
 class CloneNodes(Struct, frozen=True):
-    """The nodes of a clone at ``address`` with these ``ledgers``; ``topics`` None: of every topic."""
+    """The metadata nodes of a clone at ``address`` with these ``ledgers``; ``topics`` None: of all topics."""
 
     address: CloneAddress
     ledgers: Collection[int]

@@ -62,16 +62,17 @@ class JournalSurvey(Struct):
     keys: dict[int, bytes] = field(default_factory=dict)
     fences: set[int] = field(default_factory=set)
     replayed_fences: set[int] = field(default_factory=set)
-    """Those that a start sets, where the index has a row of the ledger."""
+    """Fences that a start sets if the index has a row of the ledger."""
     lacs: dict[int, bytes] = field(default_factory=dict)
     replayed: Entries = field(default_factory=Entries)
     keyless: set[int] = field(default_factory=set)
-    """Ledgers of records that a start replays only where the index has a row of the ledger: no master key stands before them."""
+    """Ledgers whose records a start replays only if the index has a row of the ledger: no earlier record has its master
+    key."""
     only_here: dict[int, dict[int, JournalPlace]] = field(default_factory=dict)
     stops: list[JournalStop] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
     marks: list[Path] = field(default_factory=list)
-    """Files that name a journal which is missing."""
+    """Files that name a missing journal."""
     files: int = 0
 
 

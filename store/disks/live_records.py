@@ -59,7 +59,7 @@ class IndexRows(NamedTuple):
 
 NOWHERE = IndexRows(*(np.zeros(0, np.int64) for _ in IndexRows._fields))
 Find = Callable[[int, int], "tuple[int, int] | None"]
-"""From ledger and entry id to (log id, offset of the record's size field), None where the index has no row."""
+"""(ledger id, entry id) → (log id, offset of the record's size field), None if the index has no row."""
 
 
 def join_places(parts: list[IndexRows]) -> IndexRows:

@@ -87,7 +87,7 @@ class LogSurvey(Struct, frozen=True):
     bad: Mapping[int, Sequence[Problem]]
     """By log number: the bytes that are not a good record, in the order of their offsets."""
     strays: int
-    """Records of ledgers that are another ledger directory's."""
+    """Records of ledgers that belong to another ledger directory."""
     false_maps: Sequence[Path]
     """The logs whose ledgers map garbage collection would believe although their records differ."""
 

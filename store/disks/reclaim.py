@@ -111,7 +111,7 @@ class LogForecast(Answer, frozen=True):
 
 
 Members = Callable[[Array], Array]
-"""From ledgers to those of them whose ensembles name the bookie."""
+"""Ledger ids → those whose ensembles name the bookie."""
 
 
 class FileStamp(NamedTuple):
@@ -130,10 +130,10 @@ def read_state(storage: Storage) -> tuple[FileStamp, ...]:
 
 
 class StorageForecast(Struct, frozen=True):
-    """A ledger directory. ``leftovers``: unfinished copies of a compaction.
+    """The planned actions in a ledger directory. ``leftovers``: unfinished copies of a compaction.
 
-    ``groups``: the logs that are compacted together, one group after the other; for other logs there is no room.
-    ``alive``: the ledgers that it keeps; ``garbage``, ascending: those on its disk that are not listed.
+    ``groups``: the logs that are compacted together, one group after the other; other logs find no room. ``alive``: the
+    ledgers that are kept; ``garbage``: ids, ascending, of ledgers on its disk that are not listed.
     """
 
     storage: Storage
@@ -143,9 +143,9 @@ class StorageForecast(Struct, frozen=True):
     garbage: Array
     alive: Array
     index_bytes: int
-    """By how much its index grows, until RocksDB compacts it."""
+    """How many bytes its index grows until RocksDB compacts it."""
     state: tuple[FileStamp, ...]
-    """Its files, as they were before the first was read."""
+    """Its files as they were before the first one was read."""
 
     def chosen(self, action: LogAction) -> tuple[LogForecast, ...]:
         """Return the logs with this action."""
@@ -516,7 +516,7 @@ class ReclaimResult(Struct):
     moved_bytes: int = field(default=0, name="movedBytes")
     passed_over: list[dict[str, str]] = field(default_factory=list)
     left: list[str] = field(default_factory=list)
-    """Logs that there was no room for, or that wait on another disk, and why."""
+    """Logs for which there was no room, or that wait on another disk, with the reason."""
 
 
 def free_bytes(directory: Path) -> int:

@@ -390,10 +390,12 @@ def make_rows(ledgers: set[int], old: OldLedgers, known: Witnesses) -> LedgerRow
 def ledgers_with_rows(
     survey: LogSurvey, mine: set[int], old: OldLedgers, known: Witnesses, *, collected: bool
 ) -> set[int]:
-    """Return the ledgers that get a row. ``mine``: those of this directory that a journal or a copy elsewhere has.
+    """Return the ledgers that get a row. ``mine``: those of this directory with entries in a journal, or copies
+    elsewhere.
 
-    A ledger that neither an undamaged index nor the metadata names was deleted on this bookie; with ``collected`` it gets a row again.
-    Without such an index every ledger is kept: the bookie itself deletes those that the metadata does not list.
+    A ledger that neither an undamaged index nor the metadata names was deleted on this bookie; with ``collected`` it
+    gets a row again. Without such an index every ledger is kept: the bookie itself deletes those that the metadata does
+    not list.
     """
     in_logs = set(survey.held.by_ledger) | (set(survey.damaged.by_ledger) & (known.listed.ledgers | set(old.rows)))
     if collected or old.problem or not old.rows:  # an empty index: a bookie that starts without one creates it
@@ -807,7 +809,8 @@ def _storage(
 
 
 def _doubted(txn: Txn, survey: LogSurvey) -> Entries:
-    """Return the entries of damaged records that are too far after the last good one of their ledger."""
+    """Return the entries of damaged records whose ids are too far after the last good one of their ledger to be
+    right."""
     doubted = Entries()
     for ledger_id, entries in survey.damaged:
         held = survey.held.of(ledger_id)

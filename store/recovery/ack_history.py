@@ -469,7 +469,8 @@ def _note_ledger(lives: dict[int, LedgerLife], item: Version) -> None:
 
 
 IfUnsure = Literal["refuse", "redeliver", "skip", "oldest", "newest"]
-"""What to do where several states may have been in force: refuse; take what redelivers the most, so that nothing is lost; or the least."""
+"""If several states may have been in force: refuse, or restore what redelivers the most (so that nothing is lost) or
+the least."""
 
 _OLD_WORDS: Mapping[str, IfUnsure] = {"oldest": "redeliver", "newest": "skip"}
 _SHOWN = 3
@@ -581,7 +582,7 @@ class _Extreme(Struct, frozen=True):
 
 
 class _Possible:
-    """The states that may have been in force, and the messages that consumers would get under all or any of them."""
+    """The states that may have been in force, and the entries that consumers would get under any or all of them."""
 
     def __init__(self, topic: Topic, cursor: str) -> None:
         self._topic = topic
@@ -590,7 +591,7 @@ class _Possible:
         self.first: AckState | None = None
         self.last: AckState | None = None
         self.unknown: list[AckState] = []
-        """Those that cannot be read, or in which the subscription was deleted."""
+        """States that cannot be read, or in which the subscription was deleted."""
         self.most: _Extreme | None = None
         self.least: _Extreme | None = None
 
@@ -711,7 +712,7 @@ class Pending(Struct, frozen=True):
         return sum(end - start for start, end in self.entries)
 
     def has(self, rank: int) -> bool:
-        """Whether the entry at this rank is pending."""
+        """Whether the entry at a rank, counted from the topic's first entry, is pending."""
         return any(start <= rank < end for start, end in self.entries)
 
 

@@ -48,7 +48,7 @@ from pulsar_admin.store.recovery.evidence import (
 from pulsar_admin.store.wording import counted
 
 CLOCK_SKEW_MS = 5_000
-"""What the clocks of two brokers may differ by: a broker time that goes back further is of another topic."""
+"""The most by which the clocks of two brokers may differ; a broker time that goes back further is another topic's."""
 
 _GIVEN = re.compile(r"(.+)-\d+-\d+")  # ``DistributedIdGenerator``: cluster, instance, counter
 _DATA = (MESSAGES, TRANSACTIONS, PENDING_ACKS)
@@ -60,7 +60,7 @@ _STEADY_PRODUCERS = 2  # needed to join ledgers on no other evidence: one that c
 
 
 ONE_WITNESS = "one witness only"
-"""Why ledgers stay apart that a person may join."""
+"""The reason why ledgers stay apart that an operator may join."""
 
 
 class Join(Struct, frozen=True):
@@ -505,11 +505,11 @@ SNAPSHOTS = "__transaction_buffer_snapshot"
 _PERSISTENT = "persistent://"
 _EVENTS_LIMIT = 10_000
 _VALUES = 20
-"""Messages of a group that a schema is tried on."""
+"""How many messages of a group are tested against a schema."""
 
 
 LOST_AND_FOUND = NamespaceName("lost-and-found", "ledgers")
-"""Where topics are that nothing names."""
+"""The namespace of topics whose name is unknown."""
 
 
 class GroupName(Struct, frozen=True):

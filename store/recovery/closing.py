@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 _BITS = 62
-"""Bookies that one ledger has at most, to be told apart by the bits of a number."""
+"""The most bookies of one ledger for which a bit mask can hold an entry's bookies."""
 
 
 class Closed(Struct, frozen=True):
@@ -78,7 +78,7 @@ def _end_of(reader: EntryReader, ledger_id: int, last: int, payload_bytes: int) 
 
 
 ORDERS_MAX = 5_040
-"""Orders of bookies that are tried for an ensemble: those of seven bookies."""
+"""How many orders of bookies are tried for an ensemble: all orders of seven."""
 
 
 class EnsembleFit(Struct, frozen=True):
@@ -155,9 +155,9 @@ def _explain(holders: Sequence[frozenset[str]]) -> list[EnsembleFit]:
 
 
 _FEW = 16
-"""Entries of a ledger up to which what explains its holders is kept for others that have the same."""
+"""For ledgers with at most this many entries, the explanation of their holders is cached."""
 SEGMENTS_MAX = 100
-"""The most ensembles that are searched for: a ledger has one more for each replacement of a bookie."""
+"""The most ensembles of a ledger that are searched for: each replacement of a bookie adds one."""
 
 
 def _held_of(holders: Sequence[frozenset[str]]) -> dict[str, Array]:
@@ -212,9 +212,10 @@ def _round_robin(
 
 
 _AHEAD_ENTRIES = 64
-"""Entries that are looked at to find where an ensemble ends: of all that follow it would take a ledger's length for each ensemble."""
+"""How many entries are read ahead to find an ensemble's end: reading all would cost the whole ledger for each
+ensemble."""
 _ROUNDS = 3
-"""A ledger's entries go around its bookies this many times before what they show of the quorum counts more than other ledgers."""
+"""If round robin passes over a ledger's bookies fewer times, the quorum of the cluster's other ledgers counts more."""
 
 
 @once
@@ -234,9 +235,9 @@ def _usual_quorum(txn: Txn) -> int:
 
 
 _LEDGERS_MAX = 1_000
-"""Ledgers that are enough to show what most of a cluster's have."""
+"""How many ledgers suffice to show a cluster's usual write quorum."""
 _SHOWING = 100
-"""Of a longer ledger these entries are enough to show its write quorum."""
+"""How many entries of a longer ledger suffice to show its write quorum."""
 
 
 def _repeating(held: Mapping[str, Array], last: int) -> EnsembleFit | None:

@@ -121,7 +121,7 @@ def read_own_past(reader: EntryReader, places: Iterable[str], keep: Keep, at_ms:
 
 
 def is_ledger(path: str) -> bool:
-    """Whether a path is that of a ledger's metadata."""
+    """Whether a path is that of a ledger's metadata node."""
     return path.startswith(LEDGERS_ROOT) and not path.startswith(_OTHERS) and ledger_id_of_path(path) is not None
 
 
@@ -239,5 +239,5 @@ def _read_cursor_then(reader: EntryReader, path: str, value: bytes) -> PastCurso
 
 
 def find_fate(past: Past, ledger_id: int) -> Fate | None:
-    """Return the history of a ledger's node."""
+    """Return the history of a ledger's metadata node, None if the history does not have it."""
     return past.fates.get(ledger_path(ledger_id))

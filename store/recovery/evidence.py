@@ -39,15 +39,15 @@ TRANSACTIONS, PENDING_ACKS, MIXED, UNKNOWN = "transaction-log", "pending-acks", 
 """Kinds of ledgers: a ledger has the kind that all of its entries fit."""
 
 _RECORD_BYTES = 36
-"""Of an entry beside its payload, about: its size, ids and LAC."""
+"""About how many bytes an entry takes besides its payload: its size, ids and LAC."""
 _TXNS = 4096
-"""Transactions that are kept of a ledger."""
+"""The most transactions that are kept per ledger."""
 
 
 _NO_TOPICS: frozenset[str] = frozenset()
 _NO_POINTS: Mapping[int, tuple[int, int]] = {}
 _NO_TXNS: Mapping[tuple[int, int], frozenset[str]] = {}
-"""One for all: there may be millions of ledgers that say nothing of the kind."""
+"""Shared, because millions of ledgers may have no transactions."""
 
 
 class Producer(Struct, frozen=True, gc=False, order=True):

@@ -199,8 +199,8 @@ def plan_from_bookies(sources: from_ledgers.Sources, named: NamedLedgers) -> Pla
 class _MadeOfBookies(from_ledgers.Remade, kw_only=True):
     """The metadata rebuilt so far.
 
-    ``missing``: ledger → entries before its end that no bookie has; ``behind``: entries after the ends; ``joins``: by their first
-    ledger, numbered in their order.
+    ``missing``: ledger → entries before its end that no bookie has; ``behind``: number of entries after ledgers' ends;
+    ``joins``: (number, join) by the first ledger of the join.
     """
 
     named: NamedLedgers

@@ -73,7 +73,8 @@ from pulsar_admin.store.wording import counted, plural
 
 RECOVER = ChangeKind("store recover", "rebuild lost metadata")
 HOLDING = "recovered"
-"""The subscription that keeps a topic's messages if no other is known: brokers delete messages that none needs."""
+"""The subscription that retains a topic's messages if none is known: brokers delete messages that no subscription
+needs."""
 _INDEX = "index"
 _PARTITIONED = "/admin/partitioned-topics/"
 
@@ -93,7 +94,7 @@ class Sources(Struct, frozen=True):
 
 
 class Remade(Struct):
-    """The metadata rebuilt so far."""
+    """The nodes rebuilt so far."""
 
     sources: Sources
     steps: Packed[Step] = field(default_factory=lambda: Packed(Step))
@@ -127,7 +128,8 @@ class BucketClaim(NamedTuple):
 
 
 class LedgerSurvey(Struct):
-    """The ledgers of the metadata by their claims (custom metadata), ids ascending. ``silent``: those without claims that we know."""
+    """Ledgers by the role that their custom metadata gives them, ids ascending; ``silent``: those without a known
+    role."""
 
     data: dict[TopicName, list[int]] = field(default_factory=dict)
     cursors: dict[TopicName, dict[str, list[int]]] = field(default_factory=dict)
@@ -136,11 +138,11 @@ class LedgerSurvey(Struct):
     buckets: dict[TopicName, dict[str, list[BucketClaim]]] = field(default_factory=dict)
     silent: list[int] = field(default_factory=list)
     passed_over: dict[str, str] = field(default_factory=dict)
-    """Nodes that cannot be decoded: path → why. Nothing is made of them, and nothing that they name is touched."""
+    """Nodes that cannot be decoded: path → why. They are not rebuilt, and nothing that they name is changed."""
     left_out: list[str] = field(default_factory=list)
     """Sentences about lost metadata that is not rebuilt."""
     closed: dict[int, LedgerEnd] = field(default_factory=dict)
-    """Where ledgers end of which the store has no metadata, and the plan has, where the entries here do not end there."""
+    """Planned ends of ledgers without metadata in the store, if they are not the last imported entry."""
 
     def add(self, ledger_id: int, metadata: LedgerMetadata) -> None:
         """Record the role that a ledger's custom metadata gives it."""
@@ -323,13 +325,14 @@ def _managed(sources: Sources, name: TopicName, ledgers: list[TopicLedger]) -> t
 
 
 def newer_index(was: str, index: int | None) -> dict[str, str]:
-    """Return the broker's index property: the stored one may be ahead of the last entry, for messages that were being written."""
+    """Return the index property with the larger index: the stored one may be ahead, for messages that were being
+    written."""
     ahead = int(was) if was.lstrip("-").isdigit() else -1
     return {} if index is None or ahead > index else {_INDEX: str(index)}
 
 
 def _with_context(info: LedgerInfo, was: LedgerInfo | None) -> LedgerInfo:
-    """Return a ledger's entry of the list with the fields that only the earlier list has."""
+    """Return a ledger's ``LedgerInfo`` with the fields that only the earlier list has, such as its offloading."""
     if was is None:
         return info
     return replace(
@@ -593,7 +596,7 @@ def _make_policies(made: _Made, namespace: NamespaceName, cluster: str) -> None:
 
 
 _KEPT = {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1}
-"""A broker deletes ledgers that no subscription needs, and topics that have none: all were lost again."""
+"""Retains everything: brokers delete ledgers that no subscription needs, and topics without subscriptions."""
 
 
 def default_policies(cluster: str) -> dict[str, Any]:  # Any: JSON

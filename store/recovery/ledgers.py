@@ -291,8 +291,11 @@ def _deleted_part(returning: RestorableLedger) -> ChangePart:
 
 
 class Behind(Struct, frozen=True):
-    """The entries after a ledger's end: ``first`` to ``last`` were acknowledged, up to ``proven`` by a later entry;
-    ``again``: how many after ``last`` the next ledger has again; ``unsure``: how many are on too few bookies."""
+    """The entries after a ledger's recorded end: ``first`` to ``last`` were acknowledged to a producer, up to
+    ``proven`` by a later entry's last add confirmed.
+
+    ``again``: how many entries after ``last`` the next ledger repeats; ``unsure``: how many are on too few bookies.
+    """
 
     ledger_id: int
     topic: TopicName
@@ -432,7 +435,8 @@ def _behind_texts(reader: EntryReader, extension: Behind) -> Iterator[str]:
 
 
 _ENSEMBLES_MORE = 8
-"""An ensemble of the ledger's size serves if it takes no more than this many new ones; else one that fits what the bookies have."""
+"""Ensembles of the ledger's size are kept if that adds at most this many; else the size that fits the bookies'
+entries."""
 _FIRST_ENTRIES = 64
 """This many entries are looked at first for an ensemble that serves most of them, then twice as many, as long as one serves all."""
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _BITS = 64  # in a ledger's mask of bookies; any further bookie counts as having every ledger
 _OFFLOAD = b"\x2a"
-"""The tag of a ledger's offload context, without which a list has none in tiered storage."""
+"""The tag of a ledger's offload context in a topic's list: without it, no ledger of the list is in tiered storage."""
 
 
 def is_among(ids: Array, wanted: Array) -> Array:
@@ -105,9 +105,9 @@ class Known(Struct, frozen=True):
     holders: Array | None = None  # uint64, one of each of ``ledgers``
     unknown_trees: tuple[UnknownTree, ...] = ()
     layout: bytes | None = None
-    """What says how bookies list ledgers; ``ledgers`` has those that they list."""
+    """The value of the LAYOUT node, which says how bookies list ledgers; ``ledgers`` has only those that they list."""
     rocksdb: tuple[str, ...] = ()
-    """What is damaged of the RocksDB from which all was read nevertheless."""
+    """The damage of the RocksDB, from which all nodes were read nevertheless."""
 
     @property
     def largest(self) -> int:

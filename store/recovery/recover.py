@@ -348,8 +348,12 @@ def _summed(
 
 
 def _sums(part: ChangePart) -> dict[str, int]:
-    """Return the kind of a part; for a topic whether it has no name, how many entries it gets, and how many are lost before the ends of its
-    ledgers; for a ledger whether it is left apart because no index has it."""
+    """Return the numbers of a report part that are added up: 1 by its kind; ``leftApart`` 1 for a ledger that no index
+    has.
+
+    For a topic also ``lostAndFound`` (1 if its name is unknown), its new ``entries``, and those ``missing`` before
+    ledgers' ends.
+    """
     kind, before, after = _kind(part), part.before or {}, part.after or {}
     if after.get("apart") == NOT_INDEXED:
         return {kind: 1, "leftApart": 1}

@@ -291,7 +291,7 @@ class TopicRestorer:
                 yield info.ledger_id, listed_again
 
     def _take(self, ledger_id: int, claims: Mapping[str, bytes], last: int | None = None) -> RestorableLedger:
-        """Return a ledger that nothing references, up to the entry ``last``, and plan its node.
+        """Return an unreferenced ledger, restored up to the entry ``last``, and plan its metadata node.
 
         A ledger without entries is not needed, so it may be referenced. Raises Refused, LedgerNotFound.
         """
@@ -494,7 +494,7 @@ def _joined_state(topic: Topic, there: Iterable[int], then: CursorState, present
 
 
 def _is_held(topic: Topic, ledger_id: int, states: Iterable[CursorState]) -> bool:
-    """Whether a subscription is at or before this ledger, so that no broker trims it."""
+    """Whether a subscription's position is in or before this ledger, so that no broker trims it."""
     ledger = topic.ledger(ledger_id)
     assert ledger is not None
     end = topic.rank(Position(ledger_id, ledger.entries))
@@ -502,7 +502,8 @@ def _is_held(topic: Topic, ledger_id: int, states: Iterable[CursorState]) -> boo
 
 
 def _not_deleted(value: bytes, path: str) -> bytes:
-    """Return a node's value without the mark that a broker sets before it deletes an object of several parts."""
+    """Return a node's JSON value without ``deleted``, which a broker sets before it deletes an object of several
+    parts."""
     fields = decode_json_object(value, path) if value else {}
     if fields.get("deleted") is not True:
         return value

@@ -94,7 +94,7 @@ class Rolled(Remade):
     entries: int = 0
     gone: list[int] = field(default_factory=list)
     kept: list[int] = field(default_factory=list)
-    """Ledgers of topics, those that they got among them."""
+    """Ledgers of topics, including those that they gained."""
     tied: dict[int, Mapping[str, bytes]] = field(default_factory=dict)
     """Other younger ledgers whose owner is known, and what their metadata says about it."""
 
@@ -258,7 +258,8 @@ def _is_gone(txn: Txn, ledger: TopicLedger) -> bool:
 
 
 def _rolled_topic(rolled: Rolled, world: _World, topic: Topic, gone: Collection[int], made: list[MadeLedger]) -> Topic:
-    """Return a topic without its deleted ledgers and with the younger ones; its open ledger is closed if others follow."""
+    """Return a topic without its deleted ledgers and with the younger ones; if others follow its open ledger, that is
+    closed."""
     ledgers = []
     for one in topic.ledgers:
         if one.ledger_id in gone:
@@ -476,10 +477,11 @@ def read_unnamed(reader: EntryReader, topic: Topic, evidence: Iterable[LedgerEvi
 
 
 def follow(topic: Topic, states: Mapping[str, CursorState], ledgers: Sequence[Unnamed]) -> dict[str, FollowedCursor]:
-    """Return the subscriptions of a topic that continue in these ledgers, judged by their last known positions.
+    """Return name → where each subscription of a topic continued in these cursor ledgers, judged by its last known
+    position.
 
-    A ledger at whose beginning two subscriptions had their position, and two ledgers that begin at the position of
-    one, are assigned to none.
+    A ledger that begins at a position of two subscriptions, and two ledgers that begin at the position of one, count
+    for none.
     """
     now = {name: FollowedCursor(state, ()) for name, state in states.items()}
     left = list(ledgers)
@@ -520,7 +522,7 @@ def _is_same(a: CursorState, b: CursorState) -> bool:
 
 
 def _is_distinct(topic: Topic, state: CursorState) -> bool:
-    """Whether a subscription created since would hardly have this position: new subscriptions begin at an end of the topic."""
+    """Whether a position identifies its subscription: a new subscription would begin at an end of the topic."""
     return bool(state.ranges) or 0 < topic.place(state.mark_delete) < topic.number_of_entries
 
 
@@ -604,7 +606,10 @@ def _make_topic(
 
 
 def _tie_schemas(rolled: Rolled, young: Iterable[LedgerEvidence], used: Mapping[TopicName, int]) -> None:
-    """Write the locators of schemas that younger ledgers continue. ``used``: topic → highest version that its messages use, −1 for none."""
+    """Write the locators of schemas that younger ledgers continue.
+
+    ``used``: topic → highest schema version that its messages use, −1 for none.
+    """
     by_topic: dict[TopicName, list[LedgerEvidence]] = defaultdict(list)
     for one in young:
         for schema_id in one.topics if one.kind == SCHEMA and len(one.topics) == 1 else ():
@@ -645,7 +650,8 @@ def _tie_schema(rolled: Rolled, name: TopicName, ledgers: Iterable[LedgerEvidenc
 
 
 def _used_versions(txn: Txn, world: _World, names: Mapping[LedgerGroup, GroupName]) -> dict[TopicName, int]:
-    """Return base topic → highest schema version that its messages use. ``names``: of groups without a known topic."""
+    """Return base topic → highest schema version that its messages use; ``names``: names of groups without a known
+    topic."""
     used = {name.base: -1 for name in iter_topics(txn)}
     for group in world.chains.groups:
         if group.kind == MESSAGES and (group.topic or group in names):

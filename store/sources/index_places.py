@@ -72,7 +72,7 @@ class ScannedLog(Struct, frozen=True):
 
 
 Scanned = Mapping[Path, ScannedLog]
-"""Resolved path → what a scan found there."""
+"""Resolved path of a log → the result of its scan."""
 
 
 def scanned_logs(logs: Iterable[LogFile], damage: Iterable[Damage]) -> Scanned:

@@ -212,7 +212,7 @@ class MetadataDirectory(Struct, frozen=True):
 
 
 _OF_A_CLUSTER = (b"/admin", b"/ledgers", b"/managed-ledgers")
-"""Where a Pulsar or a BookKeeper has its nodes."""
+"""The paths of a Pulsar's or a BookKeeper's nodes."""
 
 
 class _Kind(NamedTuple):

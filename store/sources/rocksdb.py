@@ -28,7 +28,7 @@ from pulsar_admin.store.errors import MetadataCorrupt, NotWritable, Refused, Sou
 from pulsar_admin.store.sources import rocksopen
 
 Changes = Callable[[], Iterable[tuple[bytes, bytes | None]]]
-"""Gives (key, value), None to delete, in key order, the same ones every time."""
+"""Returns (key, value) pairs in key order, value None to delete; the same ones at every call."""
 
 # struct flock of Linux: type, whence, start, length, pid.
 _FLOCK = struct.Struct("hhqqi")

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 Pairs = Iterator[tuple[bytes, bytes]]
 
 CONFIG_FILE = "rocksdict-config.json"
-"""What rocksdict leaves where it opens."""
+"""A file that rocksdict creates where it opens a database."""
 
 _SCRATCH = re.compile(r"[^\s:]*/pulsar-admin-[^/]+/files")
 _BATCH_HEAD = struct.Struct(
@@ -289,7 +289,7 @@ def logged_changes(directory: Path) -> int:
 
 
 class Salvaged(NamedTuple):
-    """The readable pairs of a damaged database in key order, its damage, and the tables that are missing from them."""
+    """The readable pairs of a damaged database in key order, its damage, and the tables whose pairs are missing."""
 
     pairs: list[tuple[bytes, bytes]]
     problem: str

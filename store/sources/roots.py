@@ -23,7 +23,7 @@ LAYOUT_MARK = "/LAYOUT"
 """The node that every BookKeeper makes directly below its root (``LedgerLayout``: its version, then class and version of the factory)."""
 _LAYOUT_VALUE = re.compile(rb"[0-9]+\n[\w.]+:[0-9]+\s*")
 _NAMED = ("/admin/", "/ledgers/", "/loadbalance/", "/managed-ledgers/", "/namespace/", "/schemas/")
-"""Below these the names are those of users, who may call a tenant ``admin`` and a namespace ``clusters``."""
+"""Below these paths users choose the names: a tenant may be called ``admin``, a namespace ``clusters``."""
 
 
 class Roots(Struct, frozen=True):
@@ -123,7 +123,7 @@ class Wanted(Struct, frozen=True):
 
 
 ANY = Wanted()
-"""Nothing is said: the only cluster there is."""
+"""Nothing is named: there must be only one cluster."""
 
 
 def parse_root(text: str, option: str) -> str:

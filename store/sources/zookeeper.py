@@ -379,7 +379,7 @@ def read_log(file: Path, advance: Callable[[int], None] = lambda size_bytes: Non
 
 
 Logged = tuple[Path, Transaction | BadRecord]
-"""The log that it stands in, and what it is."""
+"""A log, and an item in it."""
 
 
 def iter_merged(
@@ -451,7 +451,7 @@ class LogOrder:
     def __init__(self, last: int) -> None:
         self.last = last
         self.bad: tuple[Path, BadRecord] | None = None
-        """The first one since the last transaction."""
+        """The first damage since the last transaction."""
 
     def take(self, file: Path, item: Transaction | BadRecord) -> Gap | None:
         """Record the next item of a log; return the gap before it, if any. A new epoch begins with transaction 1."""

@@ -40,7 +40,8 @@ from pulsar_admin.store.transfer.cataloguing import (
 from pulsar_admin.store.wording import counted, listed, plural
 
 ROUNDS = 10
-"""Each reads what was written while the one before it read, so it is shorter; with a bookie that deletes faster the last one ends it."""
+"""Each round reads what was written during the one before, so rounds get shorter; if a bookie deletes faster, the last
+one ends it."""
 
 
 class Vanished(NamedTuple):

@@ -80,7 +80,7 @@ if TYPE_CHECKING:
 _Held = Mapping[str, Mapping[bytes, "np.ndarray[Any, Any]"]]
 """Path → key of a location block → the slots (u16) of its entries there."""
 _UNPROVEN = (DIGEST_SIZE[DigestType.DUMMY], DIGEST_SIZE[DigestType.HMAC])
-"""Row (database ``state``): there while owners and audit log do not know yet what a refresh has changed."""
+"""Digest sizes of the types with which a scan without metadata takes good entries for damaged."""
 
 
 class RefreshOptions(Struct, frozen=True):
