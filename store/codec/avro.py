@@ -1,11 +1,11 @@
 """Decodes values of AVRO definitions with fastavro, with limits: a few bytes could otherwise expand without end.
 
-An array of values that take no bytes may claim any length, and records that name one another twice double with each: thirty
-of them are 2³⁰ values in no byte. A definition is taken only if B bytes of data are at most VALUES_PER_BYTE × B values more
-than the definition has bytes; looking at it takes time in proportion to it.
+An array of values that take no bytes may claim any length, and records that each contain the next one twice double the
+number of values: thirty of them make 2³⁰ values from no byte. A definition is accepted only if B bytes of data can hold
+at most VALUES_PER_BYTE × B values more than the definition has bytes; checking it takes time linear in its size.
 
-A record inside itself may be nested as deep as there are bytes: fastavro's compiled reader then overflows the C stack and takes
-the process with it, its Python one raises RecursionError.
+A record inside itself may be nested as deeply as there are bytes: fastavro's compiled reader then overflows the C
+stack, which kills the process; its Python reader raises RecursionError.
 """
 
 import json
@@ -133,7 +133,7 @@ def _all_schemas(schema: Schema) -> Iterator[Schema]:
 
 
 class _Values:
-    """How many values data of a definition can make; each named schema is examined once."""
+    """Computes how many values data of a definition can expand to; each named schema is examined once."""
 
     def __init__(self, named: dict[str, Schema]) -> None:
         self._named = named
@@ -203,7 +203,7 @@ def _decimal(data: bytes, writer: Schema, reader: Schema) -> Decimal:
 
 
 def _in_digits(number: int) -> Decimal:
-    """Return an exact number by halves: in little more than linear time, as ``decimal`` multiplies by transforms."""
+    """Return an integer as a Decimal, by halves: in nearly linear time, as ``decimal`` multiplies fast."""
     bits = number.bit_length()
     if bits <= _PLAIN_BITS:
         return Decimal(number)

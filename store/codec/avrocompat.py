@@ -21,8 +21,8 @@ def can_read(reader: Schema, writer: Schema) -> bool:
 
 
 class _Resolution:
-    """One comparison; ``seen`` says of pairs of records whether one reads the other: those under way, which recursive definitions
-    come back to, do unless it is found that they do not."""
+    """One comparison; ``seen``: pair of records → whether one can read the other, assumed true while they are compared, because
+    recursive definitions reach the pair again."""
 
     def __init__(self, reader_names: dict[str, Schema], writer_names: dict[str, Schema]) -> None:
         self._reader_names = reader_names

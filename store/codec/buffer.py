@@ -1,4 +1,5 @@
-"""A bounds-checked cursor over bytes: every read either returns all it was asked for or says what was missing.
+"""A bounds-checked cursor over bytes: a read returns all requested bytes or raises an error that says how many are
+missing.
 
 Integers are big-endian two's complement, as everywhere in BookKeeper and Pulsar, except ``varint`` (protobuf's
 little-endian base-128).
@@ -54,7 +55,7 @@ class Reader:
         return len(self._view) - self.pos
 
     def take(self, n: int) -> memoryview:
-        """Return the next N bytes without copying them; raises when N is negative or fewer are left."""
+        """Return the next ``n`` bytes without copying them; raises if ``n`` is negative or fewer bytes are left."""
         return self._view[self._advance(n) : self.pos]
 
     def u8(self) -> int:
@@ -149,7 +150,7 @@ def encode_varint(value: int) -> bytes:
 
 @lru_cache(maxsize=1 << 14)  # most numbers are small, or those of the node before
 def number_of(varint: bytes) -> int:
-    """Return the number in what ``VARINT`` matched."""
+    """Return the number in a varint that ``VARINT`` matched."""
     number = 0
     for byte in reversed(varint):
         number = number << 7 | byte & 0x7F

@@ -1,4 +1,4 @@
-"""What a ledger says of itself in BookKeeper's metadata (custom metadata; upstream ``LedgerMetadataUtils``, Pulsar 4.0.8)."""
+"""The custom metadata by which a ledger names its owner and role (upstream ``LedgerMetadataUtils``, Pulsar 4.0.8)."""
 
 from collections.abc import Mapping
 

@@ -31,7 +31,7 @@ def codec_name(kind: int) -> str:
 
 
 def compress(kind: int, data: bytes | memoryview) -> bytes:
-    """Return data in the stored form of a codec; raises Unsupported for any kind but these five."""
+    """Return compressed data in the form that Pulsar stores; raises Unsupported for any other codec than the five."""
     if kind == NONE:
         return bytes(data)
     if kind == ZLIB:

@@ -45,7 +45,8 @@ STATE_LIMIT_BYTES = 128 * 1024 * 1024
 
 
 class RangeColumns(Sequence[tuple[Position, Position]]):
-    """Very many ranges as bitmaps until one is asked for: 200,000 as positions cost ten times what decoding them does.
+    """Very many ranges, kept as bitmaps and converted on access: 200,000 as positions cost ten times as much as
+    decoding.
 
     ``parts``: (ledger id, the entries in its ranges), ledgers ascending. Equal to a tuple of the same ranges.
     """
@@ -64,8 +65,7 @@ class RangeColumns(Sequence[tuple[Position, Position]]):
                 yield Position(ledger_id, lower), Position(ledger_id, upper)
 
     def iter_edges(self) -> Iterator[tuple[int, list[int]]]:
-        """Yield some ranges of a ledger after the other, as its id and the lower entry of the first one, the upper one, the next lower
-        one …"""
+        """Yield (ledger id, [lower, upper, lower, upper …]): bounds of some ranges of one ledger at a time."""
         for ledger_id, bits in self.parts:
             edges: array[int] = (bits ^ bits.shift(-1)).to_array()
             for start in range(-1 if 0 in bits else 0, len(edges), _EDGES):
@@ -180,7 +180,8 @@ class PlainCursor(NamedTuple):
 
 
 class UsualCursor(NamedTuple):
-    """A cursor of which all is known here: its ledger's id, negative without one; ``plain``: what ``find_plain_cursor`` returns."""
+    """A cursor without unknown fields: its cursor ledger's id, negative if it has none; ``plain``: as
+    ``find_plain_cursor`` returns."""
 
     ledger_id: int
     has_properties: bool
@@ -228,7 +229,8 @@ def find_plain_cursor(value: bytes) -> PlainCursor | None:
 
 
 def _find_bare_cursor(value: bytes) -> UsualCursor | None:
-    """Return the state in a ``_BARE`` value whose ranges each are of one ledger, at half the cost of decoding its message."""
+    """Return the state in a value that matches ``_BARE``, None for others and for ranges over several ledgers: half the
+    cost of decoding the message."""
     match = compiled(_BARE).fullmatch(value)
     if match is None:
         return None
@@ -454,7 +456,7 @@ def _parse_info(value: bytes, where: str) -> tuple[managed_ledger_pb2.ManagedCur
 
 
 def _info(message: managed_ledger_pb2.ManagedCursorInfo, where: str, ranges: Ranges = ()) -> CursorInfo:
-    """Return the state in a message whose very many ``ranges`` are not in it."""
+    """Return the cursor in a message; ``ranges``: those taken out of the message because they are very many."""
     return _head(
         message,
         where,
@@ -471,7 +473,7 @@ def _head(
     ranges: Ranges = (),
     batch_deletes: BatchDeletes = _NO_DELETES,
 ) -> CursorInfo:
-    """Return the state in a message with these deletions."""
+    """Return the cursor in a message, with these acknowledged ranges and batch deletes instead of the message's."""
     mark_delete = None
     if message.HasField("markDeleteLedgerId"):
         mark_delete = Position(message.markDeleteLedgerId, message.markDeleteEntryId)
@@ -540,8 +542,8 @@ def _ascend(numbers: Sequence[int]) -> bool:
 
 
 def _edges(words: Sequence[int]) -> list[int]:
-    """Return the entries before those at which a bitmap changes between clear (where it begins and ends) and set; of very many the first
-    ones."""
+    """Return the bounds of a bitmap's runs of set bits, alternately the index before a run's first bit and that of its
+    last; of very many only the first."""
     edges: list[int] = []
     last = 0
     for start in range(0, len(words), _CHUNK_WORDS):
@@ -566,10 +568,10 @@ def _chunk(words: Sequence[int], start: int) -> bytes:
 
 
 def _bits(words: Sequence[int], where: str) -> BitMap:
-    """Return a bitmap of words as a Roaring one: its chunks are put into Roaring's portable form as they are.
+    """Return a bitmap of words as a Roaring bitmap, by copying its chunks into Roaring's portable form.
 
-    That has no bitmap where few bits are set (https://github.com/RoaringBitmap/RoaringFormatSpec): such a chunk is put there inverted, and
-    inverted again.
+    That form has no bitmap container for few set bits (https://github.com/RoaringBitmap/RoaringFormatSpec): such a
+    chunk is inverted for it, and the result is inverted back.
     """
     from pyroaring import BitMap
 
@@ -610,7 +612,8 @@ _SPARSE_BITS = 64
 
 
 def _parse(data: bytes, tag: bytes, parse: Callable[[bytes], _StateT]) -> tuple[_StateT, Ranges]:
-    """Return a parsed message, and its ranges where they are very many: they are not in it then, as messages cost twenty times as much."""
+    """Return a parsed message, and its ranges if they are very many: these are not parsed as messages, which costs
+    twenty times as much."""
     rest, ranges = _take_ranges(data, tag) if len(data) > _MANY_BYTES else (data, ())
     if ranges:
         with suppress(Corrupt):
@@ -621,7 +624,8 @@ def _parse(data: bytes, tag: bytes, parse: Callable[[bytes], _StateT]) -> tuple[
 
 
 def _take_ranges(data: bytes, tag: bytes) -> tuple[bytes, Ranges]:
-    """Return a message without its ranges, the fields of ``tag``, and these; none where they are few, or not as a broker writes them."""
+    """Return a message without its ranges (the fields with ``tag``), and the ranges; unchanged and without ranges if
+    they are few or not encoded as a broker does."""
     parts: list[tuple[int, array[int]]] = []
     head = re.match(_HEAD, data)
     at = start = head.end() if head else 0
@@ -655,8 +659,9 @@ def _take_ranges(data: bytes, tag: bytes) -> tuple[bytes, Ranges]:
 
 
 def _columns(data: bytes, item: re.Match[bytes], most: int) -> array[int]:
-    """Return the first entry of a range and the one after its last, and in turn those of the ranges after it, at ``most``, that are in its
-    ledger and have numbers of the same length: each of their bytes is a column, and all of a column are added at once."""
+    """Return first entry and entry after the last, in turn, of a range and those after it that are in its ledger and
+    have its encoded length; ``most``: ranges at most. Equal lengths make each byte position a column, which is decoded
+    at once."""
     size = len(item[0])
     window = data[item.start() : item.start() + size * most]
     count = len(window) // size
@@ -681,7 +686,7 @@ def _columns(data: bytes, item: re.Match[bytes], most: int) -> array[int]:
 
 
 def _filled(edges: array[int]) -> BitMap | None:
-    """Return the bits in the half-open ranges between pairs of ``edges``, first to second, third to fourth …; None unless they ascend."""
+    """Return a bitmap of the half-open ranges ``edges[0]`` to ``edges[1]``, [2] to [3] …; None unless edges ascend."""
     from pyroaring import BitMap
 
     bits = BitMap(edges)

@@ -44,7 +44,7 @@ class LocationRow(Struct, frozen=True):
 
 
 class LedgerData(Struct, frozen=True):
-    """What a bookie keeps about a ledger; ``limbo`` means that an absent entry proves nothing."""
+    """A bookie's record of a ledger; with ``limbo``, an absent entry may have been written all the same."""
 
     exists: bool
     fenced: bool
@@ -65,7 +65,7 @@ def decode_location_row(key: bytes, value: bytes, where: str) -> LocationRow:
 
 
 def ledger_key(ledger_id: int) -> bytes:
-    """Return what the keys of all rows of a ledger begin with, in both databases."""
+    """Return the prefix of the keys of all rows of a ledger, in both databases."""
     return _LONG.pack(ledger_id)
 
 
@@ -87,7 +87,7 @@ def encode_ledgers_row(ledger_id: int, data: LedgerData) -> tuple[bytes, bytes]:
 
 
 def decode_ledgers_row(key: bytes, value: bytes, where: str) -> tuple[int, LedgerData]:
-    """Return the ledger id of a row of ``ledgers`` and what it says; raises MetadataCorrupt."""
+    """Return (ledger id, decoded value) of a row of ``ledgers``; raises MetadataCorrupt."""
     if len(key) not in (_LONG.size, _PAIR.size):
         raise MetadataCorrupt.expected(where, "size of a key", [_LONG.size, _PAIR.size], len(key))
     message = parse_protobuf(LedgerDataMessage, value, where, MetadataCorrupt)

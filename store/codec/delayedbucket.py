@@ -24,7 +24,7 @@ _KEY = re.compile(r"#pulsar\.internal\.delayed\.bucket_(\d{1,19})_(\d{1,19})")
 
 
 class SegmentMetadata(Struct, frozen=True):
-    """What a segment holds: its earliest and latest delivery time (ms) and, per ledger, a bitmap of entry ids."""
+    """Describes a segment: its earliest and latest delivery time (ms) and, per ledger, a bitmap of entry ids."""
 
     min_schedule_ms: int
     max_schedule_ms: int

@@ -5,7 +5,7 @@ Upstream: ``MessageCryptoBc`` (4.0.8), the C++ client's ``MessageCrypto``. The p
 name: encrypted with RSA (OAEP, SHA-1, MGF1), or on an elliptic curve with BouncyCastle's ECIES without a cipher (``IESEngine`` in
 stream mode: KDF2 and HMAC of SHA-1, MAC key of 128 bits, no derivation and no encoding vector).
 
-The ``cryptography`` package does the work and is imported when there is some; private keys stay in this process.
+The ``cryptography`` package is imported on first use; private keys stay in this process.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def _decrypt_ecies(key: EllipticCurvePrivateKey, stored: bytes) -> bytes | None:
 
 
 def _decrypt_payload(data_key: bytes, nonce: bytes, payload: bytes | memoryview) -> bytes | None:
-    """Return the plain payload; None where its tag does not match, and so it is damaged, or of another data key."""
+    """Return the decrypted payload; None if its tag does not match: damaged, or of another data key."""
     from cryptography.exceptions import InvalidTag
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
@@ -117,7 +117,7 @@ _CACHED = 4096  # data keys; a producer makes a new one every four hours
 
 
 class PrivateKeys:
-    """Decrypts entries. Keys need no names: a data key opens with one of them or with none."""
+    """Decrypts entries. Keys need no names: each one is tried on each data key."""
 
     def __init__(self, keys: Sequence[PrivateKey]) -> None:
         self._keys = tuple(keys)

@@ -1,4 +1,4 @@
-"""What brokers and pulsar-admin write as Java 17 does: the order of a ``HashMap``, parts of a text, values as text."""
+"""Java 17's behaviour that shows in output of brokers and pulsar-admin: ``HashMap`` order, ``split``, ``toString``."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
@@ -9,7 +9,7 @@ Value = TypeVar("Value")
 
 
 def in_hash_map_order(found: Mapping[str, Value]) -> dict[str, Value]:
-    """Return a mapping in the order of a Java ``HashMap`` that was filled in its order, as brokers keep a topic's properties."""
+    """Return a mapping in the iteration order of a Java ``HashMap`` filled in its order, as topic properties are."""
     return {key: found[key] for key in in_hash_order(found)}
 
 

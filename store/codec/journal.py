@@ -1,4 +1,4 @@
-"""Bookie journals: header and records, every end told apart.
+"""Bookie journals: header and records; clean end, torn tail and damage are distinguished.
 
 Source: ``Journal``, ``JournalChannel``, ``BookieImpl``, ``LedgerDescriptor``, ``LogMark``; BookKeeper 4.14 to 4.18.
 

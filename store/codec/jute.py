@@ -1,4 +1,4 @@
-"""Jute, ZooKeeper's serialization, as far as its files have it, and the header of these files.
+"""Jute, ZooKeeper's serialization, as far as its files use it, and the header of these files.
 
 Integers are big-endian; a string or buffer is i32 length (−1: null) and bytes; a vector i32 count and items. Source: ``zookeeper.jute``,
 ``BinaryInputArchive``, ``FileHeader`` (ZooKeeper 3.5 to 3.9).

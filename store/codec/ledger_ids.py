@@ -1,4 +1,4 @@
-"""Which ledger ids a ZooKeeper has given, by the paths of its nodes.
+"""The ledger ids that a ZooKeeper has allocated, computed from the paths of its nodes.
 
 Upstream ``ZkLedgerIdGenerator`` and ``LongZkLedgerIdGenerator`` (BookKeeper 4.17), ``PulsarLedgerIdGenerator`` (Pulsar 4.0.8): an id is the
 number of a sequential node, which is how many were made below ``idgen`` before it, or below ``idgen-long/HOB-N``, which has the upper half.
@@ -13,7 +13,7 @@ _GIVEN = re.compile(r"(.*)/(?:idgen|idgen-long/HOB-(\d{10}))(?:/ID-(-?\d{10,}))?
 
 
 class LedgerIds:
-    """Follows the ids that are given below each root of ledgers, such as ``/ledgers``: one ZooKeeper may serve several clusters."""
+    """Tracks the ids allocated below each ledger root, such as ``/ledgers``: a ZooKeeper may serve several clusters."""
 
     def __init__(self) -> None:
         self._next: dict[str, int] = {}
@@ -29,7 +29,7 @@ class LedgerIds:
             self._next[root] = max(self._next.get(root, 0), (int(high or 0) << 32) | given)
 
     def moved(self, root: str, to: str) -> LedgerIds:
-        """Return the ids of nodes below ``root`` as if it were ``to``."""
+        """Return the ids below ``root`` only, as ids below ``to``."""
         found = LedgerIds()
         if root in self._next:
             found._next[to] = self._next[root]

@@ -1,4 +1,5 @@
-"""The ``.idx`` file of a ledger: what SortedLedgerStorage and InterleavedLedgerStorage have in the place of DbLedgerStorage's rows.
+"""The ``.idx`` file of a ledger: SortedLedgerStorage and InterleavedLedgerStorage use it instead of DbLedgerStorage's
+rows.
 
 Source: ``FileInfo``, ``LedgerEntryPage``, ``IndexPersistenceMgr``; BookKeeper 4.14 to 4.18.
 
@@ -48,7 +49,7 @@ class LedgerIndexHeader(Struct, frozen=True):
 
 
 def ledger_id_of_index(name: str) -> int | None:
-    """Return the ledger of which a file name is the index, None for other files."""
+    """Return the ledger id in the name of a ``.idx`` file, None for other files."""
     match = _NAME.fullmatch(name)
     return int(match[1], 16) if match else None
 

@@ -167,15 +167,15 @@ def unknown_ledger_fields(value: bytes, where: str) -> tuple[str, ...]:
 
 
 class UsualLedger(Struct, frozen=True):
-    """What ``find_usual_ledger`` says: what ``find_lone_ledger`` would."""
+    """The result of ``find_usual_ledger``; ``lone``: that of ``find_lone_ledger``."""
 
     lone: LoneLedger | None
 
 
 def find_usual_ledger(value: bytes) -> UsualLedger | None:
-    """Return decoded ledger metadata, None unless it is of version 3 and every field is known here.
+    """Return a ``UsualLedger`` for ledger metadata of version 3 without unknown fields, None for any other value.
 
-    ``decode_ledger_metadata`` explains the other cases.
+    For other values use ``decode_ledger_metadata``, which also says what is wrong.
     """
     usual = _find_of_pulsar(value)
     if usual is not None:
@@ -212,7 +212,8 @@ _CLOSED = LedgerMetadataFormat.CLOSED
 
 
 class LoneLedger(Struct, frozen=True):
-    """What metadata says of a ledger that one bookie has alone; the last entry and the payload bytes of a closed one, else -1 and 0."""
+    """Metadata of a ledger with one bookie; ``last_entry_id`` and ``length`` (payload bytes) are -1 and 0 unless
+    closed."""
 
     is_closed: bool
     last_entry_id: int
@@ -241,7 +242,8 @@ def _find_version_3(value: bytes) -> LedgerMetadataFormat | None:
 
 
 def _find_of_pulsar(value: bytes) -> UsualLedger | None:
-    """Return the same for a value of ``_OF_PULSAR``, at a third of the cost of decoding its message: many ledgers have the same rest."""
+    """Return as ``find_usual_ledger`` for a value that matches ``_OF_PULSAR``, else None: a third of the cost of
+    decoding the message, because the remaining fields, equal in many ledgers, are cached."""
     match = compiled(_OF_PULSAR).match(value)
     if match is None:
         return None
@@ -258,7 +260,7 @@ def _find_of_pulsar(value: bytes) -> UsualLedger | None:
 
 @lru_cache(maxsize=1024)
 def _find_usual_parts(start: bytes, end: bytes) -> UsualLedger | None:
-    """Return what a message of these two parts says, None unless both are whole fields as they would be written, all known."""
+    """Return a ``UsualLedger`` for the message ``start + end``, None unless both are whole, known, canonical fields."""
     try:
         parse_protobuf(LedgerMetadataFormat, start, "", MetadataCorrupt)
         message = parse_protobuf(LedgerMetadataFormat, start + end, "", MetadataCorrupt)
@@ -355,9 +357,9 @@ def ledger_id_of_path(path: str) -> int | None:
 
 
 def find_listed_depths(layout: bytes) -> tuple[int, ...] | None:
-    """Return how many names below the root lead to the ledgers that the class in a ``LAYOUT`` lists: 3 and 5 by Pulsar's.
+    """Return the depths below the root at which the class in a ``LAYOUT`` finds ledgers: 3 and 5 for Pulsar's.
 
-    None where no bookie starts by it.
+    None if no bookie starts with this layout.
     """
     match = re.fullmatch(_LAYOUT, layout)
     return None if match is None else _DEPTHS[match[1] or match[2].capitalize()]
@@ -369,7 +371,7 @@ def layout_text(layout: bytes) -> str:
 
 
 def check_layout(layout: bytes, where: str) -> None:
-    """Raise Unsupported unless a ``LAYOUT`` names the class whose paths Pulsar uses: by another one other ledgers exist."""
+    """Raise Unsupported unless a ``LAYOUT`` names the class whose paths Pulsar uses: others use other paths."""
     if find_listed_depths(layout) != _DEPTHS[b"Hierarchical"]:
         raise Unsupported(
             f"{where}: {LAYOUT}: expected version 2 and HierarchicalLedgerManagerFactory:1, found {layout_text(layout)}",
@@ -422,7 +424,7 @@ def _digest_type(message: LedgerMetadataFormat) -> DigestType | None:
 
 
 def _fill_message(message: LedgerMetadataFormat, metadata: LedgerMetadata) -> None:
-    """Set the fields of a message that differ from the metadata, and leave the others, so that unknown fields survive."""
+    """Set the fields of a message that differ from the metadata; unknown fields survive in the others."""
     is_closed = metadata.state is LedgerState.CLOSED
     message.quorumSize = metadata.write_quorum
     message.ensembleSize = metadata.ensemble_size

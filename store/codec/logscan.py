@@ -1,4 +1,4 @@
-"""The reference scan of an entry log's records: explains every byte after the header, believes none unchecked.
+"""The reference scan of an entry log's records: it classifies every byte after the header, and trusts none unchecked.
 
 Source: record framing of ``EntryLogManagerBase`` and ``directentrylogger.DirectWriter``; BookKeeper's own scans
 (``DefaultEntryLogger.scanEntryLog``, ``LogReaderScan``) step byte by byte over what they do not understand and can

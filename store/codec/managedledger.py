@@ -84,7 +84,7 @@ def decode_managed_ledger(value: bytes, where: str, *, as_stored: bool = False) 
 def decode_ledger_ids(value: bytes, where: str, *, on_bookies: bool = False) -> list[int]:
     """Return the ids of the ledgers in a ManagedLedgerInfo: for a pass over every topic. Raises as ``decode_managed_ledger``.
 
-    ``on_bookies``: not those that are in tiered storage alone.
+    ``on_bookies``: leave out ledgers that are only in tiered storage.
     """
     message, _ = _parse(value, where)
     properties_of(message.properties, where, MetadataCorrupt)
@@ -106,7 +106,7 @@ PlainLedger = tuple[int, int, int, int]
 
 
 class UsualLedgers(Struct, frozen=True):
-    """A topic's list of which all is known here: the ids of its ledgers; ``plain``: what ``find_plain_ledgers`` returns, or None."""
+    """A list of ledgers without unknown fields: their ids; ``plain``: as ``find_plain_ledgers`` returns."""
 
     ledger_ids: list[int]
     plain: list[PlainLedger] | None
@@ -137,7 +137,8 @@ def find_usual_ledgers(value: bytes) -> UsualLedgers | None:
 def find_plain_ledgers(value: bytes) -> list[PlainLedger] | None:
     """Return the ledgers in a ManagedLedgerInfo by ascending id, as ``decode_managed_ledger`` would.
 
-    None if a ledger has further fields, decoding fails, or it is of a shadow topic: for a pass over every topic, at a third of the cost.
+    None if decoding fails, the value is empty, the topic is terminated or a shadow topic, ids do not ascend, or a
+    ledger is offloaded or has properties or unknown fields. For a pass over every topic, at a third of the cost.
     """
     if not value:
         return None
@@ -153,7 +154,7 @@ def find_plain_ledgers(value: bytes) -> list[PlainLedger] | None:
 
 
 def _find_bare_ledgers(value: bytes) -> list[PlainLedger] | None:
-    """Return the ledgers of a value of ``_BARE`` ones and perhaps ``_INDEX``, by ascending id, at half the cost of its message."""
+    """Return the ledgers of a value of ``_BARE`` ones and perhaps ``_INDEX``, else None; half the cost of decoding."""
     ledgers, last, start = list[PlainLedger](), -1, 0
     while one := compiled(_BARE).match(value, start):
         size, body, ledger_id, entries, size_bytes, closed_ms = one.groups(b"")

@@ -40,7 +40,7 @@ _ENTRY_HEAD = struct.Struct(
 
 
 class ObjectName(NamedTuple):
-    """What the name of a data object spells."""
+    """The ledger id and UUID in the name of a data object."""
 
     uuid: str
     ledger_id: int

@@ -28,7 +28,7 @@ _FORMATS = {"B": ">b", "C": ">H", "D": ">d", "F": ">f", "I": ">i", "J": ">q", "S
 
 
 class LogSegment(NamedTuple):
-    """A part of a stream: its number, the ledger that is the part, and the version of its content."""
+    """A segment of a stream: its number, the ledger with its content, and the version of that content."""
 
     sequence: int
     ledger_id: int
@@ -58,13 +58,13 @@ def decode_log_segment(value: bytes, where: str) -> LogSegment:
 
 
 def unknown_segment(value: bytes, where: str) -> tuple[str, ...]:
-    """Return nothing for a segment that can be read; raises as ``decode_log_segment`` and its ``check``."""
+    """Return (): a decodable segment has no unknown part. Raises as ``decode_log_segment`` and ``check``."""
     decode_log_segment(value, where).check(where)
     return ()
 
 
 def iter_records(payload: bytes | memoryview, where: str) -> Iterator[bytes | None]:
-    """Yield the records that an entry of a stream holds, without those of the stream's own, and None where it says that the stream ends.
+    """Yield the records in an entry of a stream, without control records; None stands for the end of the stream.
 
     Raises EntryCorrupt, Unsupported.
     """
@@ -110,7 +110,8 @@ def decode_package_metadata(data: bytes, where: str) -> dict[str, Any]:  # Any: 
 
 
 def _is_described(name: object, value: object) -> bool:
-    """Whether a description may have the field. References may make of a short stream objects in themselves, or without number."""
+    """Whether a description may have the field. In a short stream, references may nest objects in themselves or repeat
+    them endlessly."""
     if isinstance(value, dict):
         return all(isinstance(one, str | None) for pair in value.items() for one in pair)
     return isinstance(name, str) and isinstance(value, str | int | None)
@@ -127,7 +128,7 @@ class _Class(NamedTuple):
 
 
 class _JavaObjects:
-    """What ``ObjectOutputStream`` wrote: strings as texts, objects as dicts of their fields, maps as dicts."""
+    """Reads a stream of ``ObjectOutputStream``: strings as texts, objects as dicts of their fields, maps as dicts."""
 
     def __init__(self, data: bytes) -> None:
         self._data, self._at, self._depth = data, 0, 0

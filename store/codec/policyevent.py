@@ -35,7 +35,8 @@ _TOPIC_POLICY = "TOPIC_POLICY"
 class PolicyEvent(Struct, frozen=True):
     """A change of one topic's policies. ``policies``: fields of ``TopicPolicies``, None where the event has none.
 
-    ``replicate_to``: the clusters that are to have it; the local one alone for policies of this cluster, None: all.
+    ``replicate_to``: the clusters to which the event is replicated: the local one for policies of this cluster, None:
+    all.
     """
 
     topic: TopicName
@@ -45,12 +46,12 @@ class PolicyEvent(Struct, frozen=True):
 
     @property
     def is_global(self) -> bool:
-        """Whether the policies are those for all clusters."""
+        """Whether the policies apply to all clusters (global) instead of the local one."""
         return bool((self.policies or {}).get("isGlobal"))
 
 
 class AvroSchema(Struct, frozen=True):
-    """A definition that events are written by. ``version``: the bytes that messages name it by."""
+    """A schema with which events are written. ``version``: the schema version as the bytes in messages."""
 
     definition: bytes
     version: bytes = field(default=b"\0" * 8)
@@ -67,7 +68,7 @@ def event_key(topic: TopicName, *, is_global: bool) -> str:
 
 
 def topic_of_key(key: str) -> tuple[TopicName, bool]:
-    """Return the topic that a key names, and whether it is the one for all clusters; raises InvalidValue."""
+    """Return (topic, whether the key is for global policies); raises InvalidValue."""
     return parse_topic(key.removeprefix(GLOBAL_PREFIX)).base, key.startswith(GLOBAL_PREFIX)
 
 

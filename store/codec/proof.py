@@ -1,10 +1,10 @@
-"""Which of many stretches of a file, overlapping as they may, are entries that their digest proves.
+"""Checks the digests of many byte ranges of a file that may be entries and may overlap, in bounded time.
 
-Heads in damaged bytes may claim any length, and n heads each digested as far as it claims are n times the bytes. The CRC of a
-stretch follows from those of two beginnings of the file, so one pass keeps a CRC every STEP_BYTES, and then a stretch costs
-2 × STEP_BYTES at most, however long it is. HMAC knows no such rule: it is given HMAC_TIMES the bytes of the file, all
-stretches together, and proves nothing any more when they are used up. Records that follow one another have as many bytes
-of their own, so that what only looks like heads, in payloads, does not take them.
+Heads in damaged bytes may claim any length, so digesting n claimed ranges may read the file n times. The CRC of a range
+follows from those of two prefixes of the file, so one pass keeps a CRC every STEP_BYTES, and then a range of any length
+costs at most 2 × STEP_BYTES. HMAC has no such property: all ranges together may digest HMAC_TIMES the bytes of the
+file; when this budget is used up, no further range is proven. Records that follow one another have a budget of the same
+size of their own, which bytes in payloads that look like heads cannot use up.
 """
 
 import struct
@@ -29,9 +29,10 @@ _Tables = tuple[tuple[int, ...], ...]
 
 
 class Proofs:
-    """The digests of entries in the data of a whole file; bytes are read once, and each question costs constant time.
+    """Checks digests of entries in the data of a whole file; bytes are read once, and each check then takes constant
+    time.
 
-    Sums are kept from the first stretch asked about on, and restart after a part that was not asked about.
+    Sums are kept from the first range checked on, and restart after a part of the file that was not checked.
     """
 
     def __init__(self, data: Bytes) -> None:
@@ -68,7 +69,7 @@ class Proofs:
         return DigestType.HMAC if proves else None
 
     def note(self, start: int) -> None:
-        """Keep what the entry body at ``start`` counts, whatever its size is said to be."""
+        """Record the length field of the entry body at ``start``, for ``is_too_long`` and ``is_counted``."""
         head = bytes(self._data[start : start + ENTRY_HEADER_BYTES])
         if len(head) == ENTRY_HEADER_BYTES:
             ledger_id, entry_id, _, length = _COUNTERS.unpack(head)
@@ -76,15 +77,15 @@ class Proofs:
                 self.lengths[ledger_id] = entry_id, length
 
     def is_too_long(self, start: int, end: int) -> bool:
-        """Whether the entry body from ``start`` to ``end`` has more bytes than its ledger counts for it."""
+        """Whether the entry body from ``start`` to ``end`` is longer than the lengths in its ledger's entries allow."""
         ledger_id, entry_id, _, length = _COUNTERS.unpack(self._data[start : start + ENTRY_HEADER_BYTES])
         last_id, before = self.lengths.get(ledger_id, (-1, 0))
         counted = length - (before if entry_id > last_id else 0)
         return bool(end - start - ENTRY_HEADER_BYTES - max(self.digest_sizes(ledger_id)) > counted)
 
     def is_counted(self, start: int, end: int) -> bool:
-        """Whether the entry body from ``start`` to ``end`` has just the payload that its ledger counts for it after the entry before it:
-        the lengths in entries are those of all payloads up to their own."""
+        """Whether the payload of the entry body from ``start`` to ``end`` has exactly the size by which its length
+        field exceeds that of the entry before it."""
         ledger_id, entry_id, _, length = _COUNTERS.unpack(self._data[start : start + ENTRY_HEADER_BYTES])
         last_id, before = self.lengths.get(ledger_id, (-1, 0))
         payload = end - start - ENTRY_HEADER_BYTES - (length - before)

@@ -1,4 +1,4 @@
-"""Stored protobuf, as bytes and in protobuf's text format: every way to fail to be a message becomes one of our errors.
+"""Stored protobuf, as bytes and in protobuf's text format; invalid messages of any kind raise this package's errors.
 
 Cookies and version 2 ledger metadata are texts, which protobuf-java and LightProto (from BookKeeper 4.18) may indent and escape
 differently: parse them, never compare bytes. Fields that a definition here does not have were written by a newer version, and are

@@ -69,7 +69,7 @@ def decode_value(raw: bytes, where: str) -> tuple[NodeStat, bytes]:
 
 
 def persistent_parts(raw: bytes) -> tuple[bytes, bytes] | None:
-    """Return the stat (four i64, as they lie there) and the value of a persistent node whose header is as it always is, else None.
+    """Return the stat (four i64, as stored) and the value of a persistent node with the usual header, else None.
 
     For passes over millions of nodes.
     """

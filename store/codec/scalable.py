@@ -58,7 +58,7 @@ class Segment(Answer, frozen=True):
 
 
 class ScalableTopic(Answer, frozen=True):
-    """A scalable topic as its record says: ``segments`` parents first, then by id; ``record`` is the JSON with all else as it was."""
+    """A decoded scalable topic: ``segments`` parents first, then by id; ``record``: the whole JSON."""
 
     JSON_HIDDEN = ("record",)
 

@@ -80,7 +80,8 @@ def unknown_locator_fields(value: bytes, where: str) -> tuple[str, ...]:
 
 
 def encode_schema_locator(locator: SchemaLocator, base: bytes = b"") -> bytes:
-    """Return a locator as a value to store in place of ``base``, whose unknown fields stay, also those of remaining versions.
+    """Return a locator as a value to store in place of ``base``, with the unknown fields of ``base`` and of its
+    remaining versions.
 
     Raises MetadataCorrupt.
     """

@@ -28,7 +28,7 @@ _HINT = "copy the file again"
 
 
 class MapFileName(NamedTuple):
-    """What the name of a ledger's directory spells."""
+    """The ledger id and UUID in the name of a ledger's directory."""
 
     uuid: str
     ledger_id: int

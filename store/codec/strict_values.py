@@ -1,7 +1,7 @@
 """Values in text and files from outside (plans, settings, resets, dumps): checked against limits before they are used.
 
-Python's own readers take more than a file of ours can mean: infinities, numbers of thousands of digits, halves of surrogate pairs,
-digits of every script, nesting as deep as the stack.
+Python's own parsers accept what no such file should contain: infinities, numbers of thousands of digits, lone
+surrogates, digits of every script, nesting as deep as the stack.
 """
 
 import json

@@ -36,7 +36,8 @@ class TxnId(Struct, frozen=True, order=True):
 
 
 class TxnOperation(Struct, frozen=True):
-    """What a transaction did to a segment: it wrote, or acknowledged ``position`` on ``subscription``, or all up to it."""
+    """A transaction's operation on a segment: a write, or acknowledging ``position``, or all up to it, on
+    ``subscription``."""
 
     segment: str
     subscription: str | None

@@ -1,4 +1,4 @@
-"""The value of a message, by its schema: bytes → what JSON can say.
+"""Decodes the value of a message by its schema: bytes → JSON values.
 
 Upstream: the schemas of ``org.apache.pulsar.client.impl.schema`` (Pulsar 4.0.8); AVRO is decoded by fastavro. Not decoded: both
 PROTOBUF types. Numbers are big-endian; times are text as Java prints them, bytes are base64, a decimal is its digits as text,
@@ -64,7 +64,7 @@ class ValueSchema(Struct, frozen=True, dict=True):
 
 
 def value_schema(entry: SchemaEntry) -> ValueSchema:
-    """Return what of a schema's version says how values are encoded."""
+    """Return those parts of a schema version that determine how values are encoded."""
     return ValueSchema(entry.type_name, entry.definition, entry.properties)
 
 
@@ -128,7 +128,7 @@ def plain(value: Value) -> Value:
 
 
 def key_bytes(key: str | None, is_base64: bool) -> bytes | None:
-    """Return a message's key as the producer gave it; raises ValueError when it is not base64 and says so."""
+    """Return the bytes of a message's key; raises ValueError if ``is_base64`` and the key is not base64."""
     if key is None or not is_base64:
         return None if key is None else key.encode()
     try:

@@ -63,8 +63,8 @@ class ZooKeeperNode(NamedTuple):
 
 
 class Snapshot(Struct, frozen=True):
-    """The nodes of a snapshot by path, without the root; ``newest_zxid``: of the newest transaction that it shows to have been;
-    ``ledger_ids``: those that were given then."""
+    """The nodes of a snapshot by path, without the root; ``newest_zxid``: the newest transaction of which it has
+    traces; ``ledger_ids``: the ids allocated by then."""
 
     nodes: dict[str, ZooKeeperNode]
     newest_zxid: int
@@ -86,7 +86,8 @@ class SnapshotReader:
         self._adler = 1
 
     def nodes(self) -> Iterator[tuple[ZooKeeperNode, int]]:
-        """Yield each node but the root, and how many were ever made below it, which numbers the next sequential one.
+        """Yield (node, number of nodes ever created directly below it) for all but the root; the next sequential child
+        has this number.
 
         Raises MetadataCorrupt, also at the end of a snapshot whose seals do not fit.
         """
@@ -127,7 +128,7 @@ class SnapshotReader:
         return self._data[start:end]
 
     def _more(self, size: int = 0) -> int:
-        """Read on so that ``size`` bytes are in memory if the file has them; return how many are."""
+        """Read until ``size`` unread bytes are in memory, or the file ends; return how many there are."""
         self._sum()
         rest = self._data[self._pos :]
         self._data = rest + self._file.read(max(_CHUNK_BYTES, size - len(rest)))

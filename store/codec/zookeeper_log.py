@@ -81,7 +81,7 @@ class Delete(NamedTuple):
 
 
 class Transaction(NamedTuple):
-    """One record of a log: its zxid, time in ms, whose it was, and what it did to nodes (nothing for sessions and errors).
+    """One record of a log: its zxid, time in ms, client, and changes to nodes (none for sessions and errors).
 
     ``session``: the id of the client's session; ``cxid``: the number that the client gave its request.
     """
@@ -206,7 +206,7 @@ def _record_end(view: bytes | memoryview, offset: int) -> int:
 
 
 class _Search:
-    """Decides what follows the last complete record of a log: nothing, an interrupted write, or damage."""
+    """Decides what follows a complete record of a log: its end, an interrupted write, or damage."""
 
     def __init__(self, view: memoryview, base: int, recent: _Recent) -> None:
         self._view = view
@@ -290,7 +290,7 @@ class _Search:
 
 
 def _decode_record(body: memoryview, offset: int, where: str) -> Transaction | BadRecord:
-    """Return the transaction in a complete record at ``offset``, a BadRecord for one that is none although its checksum fits."""
+    """Return the transaction in a complete record at ``offset``; a BadRecord if only its checksum is good."""
     begins = f"{where} @ {offset:#x}"
     try:
         return _decode_transaction(body, begins)
@@ -324,7 +324,7 @@ def _decode_usual(data: bytes, pos: int, end: int) -> Transaction | None:
 
 
 def _usual_change(data: bytes, pos: int, end: int, kind: int) -> Put | Delete | None:
-    """Return the change to one node that everybody may change."""
+    """Return the change of a transaction that sets data, deletes, or creates with the open ACL; else None."""
     if kind not in _USUAL:
         return None
     (length,) = INT.unpack_from(data, pos)

@@ -45,7 +45,8 @@ class Read(NamedTuple):
 
 
 class Data(NamedTuple):
-    """Value and stat of a node; ``children_made``: how many were ever made below it. A tuple, as there may be millions."""
+    """Value and stat of a node; ``children_made``: number of nodes ever created directly below it. A tuple, as there
+    may be millions."""
 
     value: bytes
     version: int

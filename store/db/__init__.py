@@ -1,1 +1,1 @@
-"""Our own bytes: one LMDB environment, one module a table, and the entry files beside it."""
+"""The store's own bytes: one LMDB environment, with a module per table, and the entry files beside it."""

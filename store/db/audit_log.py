@@ -1,4 +1,5 @@
-"""Rows of the store's database ``changes``: the audit log, which suffices for undo.  Format: docs/formats/store.md.
+"""Rows of the store's database ``changes``: the audit log, from which changes can be undone.  Format:
+docs/formats/store.md.
 
 Row: key change number u64 big-endian; value zlib-compressed JSON: the fields of ``Change``, and ``previous``.
 
@@ -34,7 +35,7 @@ class Step(Answer, frozen=True, array_like=True, forbid_unknown_fields=True):
 
 
 class Change(Struct, frozen=True):
-    """One line of the audit log. ``reports``: its parts, as JSON."""
+    """One change in the audit log. ``reports``: the reports on its parts, as JSON."""
 
     change: int
     time_ms: int
@@ -83,7 +84,7 @@ def append_change(
     steps: Sequence[Step] = (),
     undoes: int | None = None,
 ) -> int:
-    """Append a line to the audit log, without ``steps`` for what changes no row of the store (an export); return its number."""
+    """Append a change to the audit log and return its number; without ``steps`` if it changes no row (an export)."""
     last = txn.last("changes")
     number = 1 if last is None else int(_NUMBER.unpack(last[0])[0]) + 1
     change = Change(number, now_ms, command, reports, tuple(steps), undoes)
@@ -137,7 +138,7 @@ CHAIN_HEAD = b"changes-head"
 
 
 def next_link(txn: Txn) -> str:
-    """Return what the next row says of the rows before it."""
+    """Return the ``previous`` of the next row: a digest that chains it to the rows before it."""
     last = txn.last("changes")
     if last is not None and txn.get("state", CHAIN_HEAD) is not None:
         return _record_digest(*last).hex()
@@ -145,7 +146,7 @@ def next_link(txn: Txn) -> str:
 
 
 def put_link(txn: Txn, key: bytes, row: bytes) -> None:
-    """Write the row, which is the last one now."""
+    """Write a row of ``changes``, and record it as the last one of the chain."""
     txn.put("changes", key, row)
     txn.put("state", CHAIN_HEAD, key + _record_digest(key, row))
 

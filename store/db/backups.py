@@ -1,4 +1,4 @@
-"""Copies of a store's database, ``backups/TRANSACTION``, made before what a mistake would be worst in; and how they come back."""
+"""Copies of a store's database, ``backups/TRANSACTION``, made before the riskiest operations."""
 
 from pathlib import Path
 

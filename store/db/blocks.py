@@ -1,4 +1,4 @@
-"""Our own index rows: where each entry lies, and when.  Format: docs/formats/store.md.
+"""Rows of the location and time index: the place of each entry, and times of blocks.  Format: docs/formats/store.md.
 
 **Location block** (database ``entries``): up to 1,024 entries of one ledger. Key: ledger id i64, block number i64
 (big-endian; block = entry id >> 10). Value, little-endian:
@@ -144,7 +144,7 @@ class Block:
         return bisect_left(self._slots, slot)
 
     def indexes_from(self, before: int, ranks: Iterable[int]) -> list[int]:
-        """Return ``index_of`` each entry at ``ranks`` of a topic in which ``before`` others precede the ledger."""
+        """Return ``index_of`` each entry at ``ranks`` in a topic in which ``before`` entries precede the ledger."""
         if self._slots is not None:
             return [self.index_of(rank - before) for rank in ranks]
         first, end = before + self._first + self.header.first_slot, self.header.entries
@@ -214,7 +214,7 @@ class Block:
         return sum(map(self._whole_sizes().__getitem__, indexes)) - self.head_bytes * len(indexes)
 
     def _whole_sizes(self) -> list[int]:
-        """Return the size column, no size less than what goes before a payload."""
+        """Return the size column, with sizes below ``head_bytes`` raised to it."""
         sizes: list[int] = self._sizes.tolist()
         if sum(sizes) - len(self) * self.head_bytes == self.header.payload_bytes:
             return sizes
@@ -222,7 +222,7 @@ class Block:
 
     @property
     def head_bytes(self) -> int:
-        """How many bytes of a record's size are no payload: headers and digest."""
+        """Bytes of a record's size that are headers and digest, not payload."""
         return 32 + self.header.digest_bytes
 
 
@@ -280,7 +280,7 @@ class LedgerSums(NamedTuple):
 
     @property
     def is_stamped(self) -> bool:
-        """Whether every entry that is a message has a broker time, and there are such."""
+        """Whether there are entries that are messages, and all of these have a broker time."""
         return bool(self.broker_count) and self.broker_count + self.unframed == self.entries
 
     @property

@@ -1,4 +1,5 @@
-"""Records that metadata lies in (of cursor ledgers and of schemas), in a store that was made of tables: its logs may lie elsewhere.
+"""Entries that contain metadata (of cursor and schema ledgers), kept in a store made from tables, whose logs may be
+elsewhere.
 
 Row (database ``state``): key ``body``, ledger id i64, entry id i64, big-endian; value the record from its size field on.
 """
@@ -17,12 +18,12 @@ def body_key(ledger_id: int, entry_id: int) -> bytes:
 
 
 def is_body(database: str, key: bytes) -> bool:
-    """Whether a key of a database is that of such a record."""
+    """Whether a key of a database is that of an entry's record kept here."""
     return database == "state" and key.startswith(PREFIX)
 
 
 def has_bodies(txn: Txn) -> bool:
-    """Whether the store has any such record: most stores have none."""
+    """Whether the store keeps any entry's record; most stores keep none."""
     return next(txn.keys("state", PREFIX), None) is not None
 
 

@@ -1,4 +1,4 @@
-"""The bookies of a store's sources: whose disks they are, and which directories those are.
+"""The bookies of a store's sources: their ids and their directories.
 
 Shape in ``store.json``: ``bookies`` of a source, a list of {"id", "ledgers", "journals", "indexes"} with paths. In stores of older
 versions an item is the path of one directory, its bookie's id is in no row.
@@ -14,7 +14,7 @@ from pulsar_admin.store.db.storeinfo import StoreInfo
 
 
 class Bookie(Struct, frozen=True):
-    """The disks of one bookie: each directory's ``current``. ``bookie_id``: its name in ensembles, "" where nothing says it."""
+    """The directories of one bookie, each with its ``current``. ``bookie_id``: its name in ensembles, "" if unknown."""
 
     bookie_id: str
     ledger_dirs: tuple[Path, ...]
@@ -28,12 +28,12 @@ class Bookie(Struct, frozen=True):
 
     @property
     def indexes(self) -> tuple[Path, ...]:
-        """The directories of its index: the ledger directories, unless it has others for that."""
+        """The directories of its index: the ledger directories, unless separate ones are configured."""
         return self.index_dirs or self.ledger_dirs
 
     @property
     def name(self) -> str:
-        """What messages call it: its id, or else its directory."""
+        """The bookie's name in messages: its id, or its directory if the id is unknown."""
         return self.bookie_id or str(self.directories[0])
 
 
@@ -56,7 +56,7 @@ def decode_bookie(row: Any) -> Bookie:  # Any: JSON
 
 
 def merge_bookies(bookies: Iterable[Bookie]) -> tuple[Bookie, ...]:
-    """Return the bookies, those with the same id as one with the directories of all."""
+    """Return the bookies, with those of the same id merged into one that has all their directories."""
     merged: dict[str, Bookie] = {}
     for bookie in bookies:
         one = merged.get(bookie.name)

@@ -1,4 +1,4 @@
-"""The clocks of entries, and what an index row says of each: the bounds of a block, and the first block that may hold a time."""
+"""The clocks of entries: bounds of a block on a clock, and the first block that may contain a time."""
 
 from bisect import bisect_left
 from typing import Literal

@@ -1,4 +1,4 @@
-"""Which entries each file has a good record of, which shows the bookies that have an entry.
+"""For each file, the entries of which it has a good record; this shows which bookies have an entry.
 
 Row (database ``copies``): key ledger id i64, file id u32, big-endian; value: the ids of the entries whose record in that file has a
 good digest, a 64-bit Roaring bitmap in the portable format. The rows are whole where ``state`` has the row ``copies``. A store of one
@@ -25,7 +25,7 @@ _WHOLE = b"copies"
 
 
 def has_copies(txn: Txn) -> bool:
-    """Whether the rows tell of every file."""
+    """Whether the rows cover every file."""
     if not txn.is_snapshot:
         return txn.get("state", _WHOLE) is not None
     if has_copies not in txn.memo:  # asked of each ledger
@@ -34,12 +34,12 @@ def has_copies(txn: Txn) -> bool:
 
 
 def are_copies_taken_over(txn: Txn) -> bool:
-    """Whether of some files only those entries are in the rows that the location index named there."""
+    """Whether some files' rows come from the location index, and lack entries that it places in other files."""
     return bool(txn.get("state", _WHOLE))
 
 
 def begin_copies(txn: Txn, *, taken_over: bool) -> None:
-    """Note that every record is from now on recorded in the rows. ``taken_over``: the future result of ``are_copies_taken_over``."""
+    """Mark the rows as covering every file from now on. ``taken_over``: what ``are_copies_taken_over`` is to return."""
     txn.put("state", _WHOLE, b"entries" if taken_over else b"")
 
 

@@ -1,4 +1,4 @@
-"""The directory of an index: its partitions, what of the topic it covers, and the index cursor.
+"""The directory of a delayed message index: its partitions, the entries that it covers, and the index cursor.
 
 Row (database ``delayed``): key ``index\\0<topic>\\0<subscription>``; value zlib-compressed JSON, the fields of ``Index``. It is written
 in the transaction that makes the ledgers it names known, so that a process that is killed leaves the old row and its ledgers.
@@ -46,7 +46,7 @@ class Partition(Struct, frozen=True):
 
 
 class Index(Struct, frozen=True):
-    """The index of one topic and subscription. ``covered``: the entries it speaks of, delayed ones among them being in it."""
+    """The index of one topic and subscription. ``covered``: the examined entries, of which it has the delayed ones."""
 
     topic: TopicName
     subscription: str
@@ -95,7 +95,7 @@ def _decode_row(key: bytes, row: bytes) -> Index:
 
 
 def find_index_ledgers(txn: Txn) -> dict[int, Owner]:
-    """Return ledger id → whose index it belongs to, of every index; a directory that is damaged names none."""
+    """Return ledger id → the topic and subscription to whose index it belongs; damaged directories are skipped."""
     owners: dict[int, Owner] = {}
     for key, row in txn.items("delayed", _PREFIX):
         try:

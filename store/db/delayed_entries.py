@@ -147,7 +147,7 @@ def _encode_piece(rows: DelayedRows, tick_ms: int) -> Iterator[tuple[bytes, int]
 
 
 def _is_roaring_smaller(rows: DelayedRows, ticks: Array, universe: int) -> bool:
-    """Whether bitmaps are expected to be smaller: their headers and runs counted, their containers taken for whole."""
+    """Whether bitmaps are expected to be smaller, by an estimate from their headers and runs."""
     count = len(rows)
     new_cell = np.append(True, (ticks[1:] != ticks[:-1]) | (rows.ledger_ids[1:] != rows.ledger_ids[:-1]))
     new_run = new_cell | np.append(True, rows.entry_ids[1:] != rows.entry_ids[:-1] + 1)

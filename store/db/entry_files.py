@@ -29,7 +29,7 @@ class FileState(StrEnum):
 
     @property
     def holds_the_imported(self) -> bool:
-        """Whether all that was imported is there."""
+        """Whether the file still has all the bytes that were imported."""
         return self in (FileState.SAME, FileState.GROWN)
 
     @property
@@ -107,7 +107,7 @@ class EntryFiles:
         return self._opened(file_id)[1].place(self._store.path)
 
     def find_path(self, file_id: int) -> str | None:
-        """Return ``path_of`` a file, None for one that is gone, was replaced or cannot be read, which who reads it is told."""
+        """Return as ``path_of``, but None for a file that is gone, was replaced or cannot be read."""
         with suppress(errors.SourceChanged, errors.NotWritable):
             return self.path_of(file_id)
         return None
@@ -200,7 +200,7 @@ def check_unchanged(descriptor: int, log: LogFile) -> bool:
 
 
 def file_state(log: LogFile, store_path: Path, *, asks: bool = False) -> FileState:
-    """Return how a catalogued file is now; ``asks``: of one at a URL also whether the object is there."""
+    """Return the current state of a catalogued file; ``asks``: also request the state of objects at URLs."""
     state = path_state(log, log.locate(store_path))
     place = log.place(store_path) if asks else ""
     return _object_state(log, place) if state is FileState.SAME and is_url(place) else state

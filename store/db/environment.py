@@ -69,8 +69,8 @@ _Read = TypeVar("_Read", bound=Callable[..., Any])  # Any: any arguments, and an
 
 
 def once(read: _Read) -> _Read:
-    """Decorate a function of a transaction, or of a reader that has one as ``txn``: what it returns for the same further arguments is
-    kept in the transaction's ``memo``. Under the decorated function itself, where it takes no other argument."""
+    """Decorate a function of a transaction, or of a reader that has one as ``txn``, to cache its results in the
+    transaction's ``memo``. The key is the decorated function or, if it has further arguments, a tuple of both."""
 
     @wraps(read)
     def kept(source: Any, *args: object) -> object:  # Any: a Txn, or what has one
@@ -126,7 +126,7 @@ class Txn:
         return True
 
     def with_rows(self, database: str, rows: Mapping[bytes, bytes | None]) -> Txn:
-        """Return a view of this snapshot, to be read alone, in which rows of one database are others (None: not there)."""
+        """Return a read-only view of this snapshot with other values for rows of one database (None: no row)."""
         return _RowsReplaced(self, database, rows)
 
     @contextmanager
@@ -179,7 +179,7 @@ class Txn:
         return self._proven(database, key, row)
 
     def some(self, database: str, keys: Sequence[bytes]) -> dict[bytes, bytes]:
-        """Return the values under those of ``keys`` that have one, without altered rows: for who asks for the others one by one."""
+        """Return key → value for those ``keys`` with an unaltered row; the caller reads the others one by one."""
         with self._cursor(database) as cursor:
             rows = cursor.getmulti(keys)
         if not self.has_digests:
@@ -314,7 +314,7 @@ class Txn:
         return memoryview(row)[:-DIGEST_BYTES]
 
     def _passed(self, database: str, key: bytes, row: bytes) -> bytes | None:
-        """Return the value in a row that a pass meets; None for an altered one, which ``on_altered`` was told."""
+        """Return the value in a row that a pass reads; None for an altered one, whose key ``on_altered`` gets."""
         if crc32c(key + row) != WHOLE:
             self._tell_altered(database, key)
             return None
@@ -337,7 +337,7 @@ class Txn:
         return self._on_altered is not None
 
     def check_met(self) -> None:
-        """Raise the IndexCorrupt of the first altered row that was met, but for those that were to be passed."""
+        """Raise the IndexCorrupt of the first altered row that was read, except for those a caller let passes skip."""
         if self._met is not None:
             raise self._met
 
@@ -372,7 +372,7 @@ class Txn:
 
 
 class UndigestedTxn(Txn):
-    """A transaction of a store of format 1, whose rows have no digests: they are taken as they are. It is for reading alone."""
+    """A read-only transaction of a store of format 1, whose rows have no digests and so are not verified."""
 
     __slots__ = ()
 
@@ -387,11 +387,11 @@ class UndigestedTxn(Txn):
         return row
 
     def _check_absent(self, database: str, key: bytes) -> None:
-        """Nothing tells an altered row from any other."""
+        """Do nothing: without digests an altered row cannot be detected."""
 
 
 class _RowsReplaced(Txn):
-    """A snapshot in which rows of one database have other values, or are not there."""
+    """A snapshot in which some rows of one database have other values, or are absent."""
 
     __slots__ = ("_database", "_keys", "_rows")
 
@@ -552,9 +552,10 @@ class Store:
         self._open_databases(env)
 
     def _open_full(self, map_bytes: int) -> None:
-        """Open an environment whose table of readers is full: of killed ones, whose slots are freed, or of as many that live.
+        """Open an environment whose table of readers is full, after freeing the slots of killed readers.
 
-        Beside those a reader keeps writers off itself, as one does that may not write the table. A writer has to wait.
+        If it is full of living readers, a reader takes the lock against writers instead of a slot, like a reader that
+        may not write the table; for a writer, ReadersFullError is raised.
         """
         self._close_environment()
         library = getattr(sys.modules.get("lmdb.cpython"), "__file__", None)
@@ -576,7 +577,7 @@ class Store:
             self._env = None
 
     def _open_databases(self, env: lmdb.Environment) -> None:
-        """Open the databases by the names that the newest state has them under, which say whether rows have digests."""
+        """Open the databases by their names in the newest state; the names show whether rows have digests."""
         with env.begin() as txn, txn.cursor() as cursor:
             names = {bytes(name).decode("utf-8", "replace") for name in cursor.iternext(values=False)}
         self._has_digests = names.isdisjoint(DATABASES)
@@ -599,7 +600,7 @@ class Store:
             self._record.put(change)
 
     def _last_change(self) -> int | None:
-        """Return the number of the last change; None where its row was altered, which whoever asks for it is told."""
+        """Return the number of the last change; None if its row was altered (reading that change raises the error)."""
         try:
             with self.read() as txn:
                 return last_change(txn)
@@ -776,7 +777,7 @@ class Store:
 
 
 def _go_behind(rows: Any, key: bytes | None) -> bool:  # Any: lmdb's cursor
-    """Move a cursor to the first row after a key, None: to the first; return whether there is one."""
+    """Move a cursor to the first row after a key (None: to the first row); return whether such a row exists."""
     if key is None:
         return bool(rows.first())
     return bool(rows.set_range(key)) and (rows.key() != key or bool(rows.next()))
@@ -855,7 +856,8 @@ def open_store(
 
 
 class SharedStore:
-    """An open store (None: without one, nobody asks) of several threads and iterations.
+    """An open store that several threads and iterations share (None: there is nothing to share, and no call may
+    follow).
 
     An iteration in progress keeps LMDB's map open: reading the map after the file has shrunk would kill the process. So ``close``
     refuses new work, and the last reader closes the map.

@@ -1,4 +1,5 @@
-"""What an export in place is about to write: kept (database ``state``) until the store knows that it is written.
+"""The values that an export in place is about to write: a row of ``state`` until the store has recorded them as
+written.
 
 An export that is stopped in between leaves a target that does not show whether a broker or this toolkit wrote it.
 """
@@ -24,7 +25,7 @@ def put_intent(txn: Txn, values: Intent, sequence: int | None) -> None:
 
 
 def delete_intent(txn: Txn) -> None:
-    """Forget it: the store knows."""
+    """Delete the recorded intent, once the store has recorded the export as done."""
     txn.delete("state", _KEY)
 
 

@@ -62,7 +62,7 @@ class Commit(NamedTuple):
 
 
 def is_as_committed(directory: Path) -> bool:
-    """Whether an environment is, by the meta page, size and time of its file, as its last commit left it."""
+    """Whether an environment's file has the meta page, size and time that its last commit left."""
     record = read_commit(directory)
     if record is None:
         return False
@@ -387,5 +387,5 @@ class _Walk:
 
 
 def _misled(name: str, number: int) -> IndexCorrupt:
-    """Return the error of a page whose keys are not where the page above says: a key there was altered. All pages can be walked."""
+    """Return the error for a page whose keys do not fit those of its parent page; pages can be walked all the same."""
     return IndexCorrupt(f"{name}, page {number}: its keys are not in order with the page above", database=name)

@@ -1,4 +1,4 @@
-"""The catalogue of files: which entry logs and journals this store knows, and what was found in them.
+"""The catalogue of files: the entry logs and journals of a store, how far each was scanned, and damage found in them.
 
 Row (database ``logs``): key file id u32 big-endian; value JSON, the fields of ``LogFile`` in camelCase.
 Row (database ``damage``): key file id u32, offset u64; value JSON of one problem.
@@ -69,7 +69,7 @@ class LogFile(Struct, frozen=True):
 
     @property
     def disk(self) -> str:
-        """What tells files of one bookie from another's: its id, or where nothing says it the directory the file came from."""
+        """The same value for all files of a bookie: its id or, if unknown, the directory of the import."""
         return self.bookie or str(Path(self.origin or self.path).parent)
 
     def locate(self, store_path: Path) -> Path:
@@ -174,7 +174,7 @@ class Damage(Struct, frozen=True):
 
     @property
     def costs_nothing(self) -> bool:
-        """Whether it is of a file of the metadata store that was not needed, or nothing shows that anything is missing."""
+        """Whether nothing is lost: an unneeded metadata file is damaged, or the end of ZooKeeper's log is uncertain."""
         return self.file_id == METADATA_FILE_ID and self.offset >= NOT_NEEDED
 
 
@@ -199,7 +199,7 @@ def iter_damage(txn: Txn, file_id: int | None = None, start: int = 0) -> Iterato
 
 
 def damage_text(txn: Txn, log: LogFile) -> str:
-    """Return how many places of a file are damaged, and what is wrong with its header, such as a version that is not known."""
+    """Return words for the number of damaged places in a file, with the reason if its header is one of them."""
     with suppress(IndexCorrupt):  # a check tells of the row
         first = next(iter_damage(txn, log.file_id), None)
         if first is not None and first.offset == 0:
@@ -208,22 +208,22 @@ def damage_text(txn: Txn, log: LogFile) -> str:
 
 
 def iter_metadata_damage(txn: Txn) -> Iterator[Damage]:
-    """Yield the unreadable parts of the metadata store: values, and from ``WHOLE_METADATA`` on damage that may concern any node."""
+    """Yield the damage of the metadata store: of values and, from offset ``WHOLE_METADATA`` on, of any node."""
     return (damage for damage in iter_damage(txn, METADATA_FILE_ID) if not damage.costs_nothing)
 
 
 def iter_incompleteness(txn: Txn) -> Iterator[Damage]:
-    """Yield the damage through which the metadata may lack nodes, or have older states of them; without damage one look-up."""
+    """Yield the damage that may have cost the metadata nodes, or newer states of them."""
     return (damage for damage in iter_damage(txn, METADATA_FILE_ID, WHOLE_METADATA) if not damage.costs_nothing)
 
 
 def iter_not_needed(txn: Txn) -> Iterator[Damage]:
-    """Yield the damage of the metadata store's files that cost nothing."""
+    """Yield the damage of metadata files that were not needed."""
     return (damage for damage in iter_damage(txn, METADATA_FILE_ID, NOT_NEEDED) if damage.offset < LOG_END)
 
 
 def iter_log_ends(txn: Txn) -> Iterator[Damage]:
-    """Yield where ZooKeeper's newest log may have had more."""
+    """Yield the uncertain end of ZooKeeper's newest log, after which it may have had more transactions."""
     return iter_damage(txn, METADATA_FILE_ID, LOG_END)
 
 

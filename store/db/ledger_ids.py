@@ -1,15 +1,16 @@
 """Which ledger ids the imported metadata has given, and which ledgers were shown to be deleted: rows of the database ``state``.
 
-Row ``next-ledger-id``, the number as text: ids from there on were never given, so never deleted. It is read with the tree, in the same
-pass, and replaced with it. Absent where the source has none, and in stores of before: then it is not known. Nor is it while
-``unfinished-refresh`` is there, which a refresh writes before it takes in files that are newer than the tree, and removes with the tree
-that it read.
+Row ``next-ledger-id``, the number as text: this id and higher ones were never allocated, so their ledgers were never
+deleted. It is read in the same pass as the tree, and replaced with it. If it is absent (the source has none, or an
+older version made the store), the next id is unknown; also while the row ``unfinished-refresh`` exists, which a refresh
+writes before it adds files newer than the tree, and removes when it replaces the tree.
 
-Row ``ledger-ids-meanwhile``: the same number, read again after the files, where these have entries of such ids: ids up to there were
-given while they were read. Absent otherwise.
+Row ``ledger-ids-meanwhile``: the next ledger id as read again after the files, if files have entries of ids from
+``next-ledger-id`` on: ids between the two were allocated while files were read. Absent otherwise.
 
-Row ``deleted-ledgers``, a JSON list of ids: ledgers whose deletion, or that of the node that they say to be of, ZooKeeper's logs or a
-change showed where an incident bundle was made. Only stores of bundles have it, as a bundle has neither.
+Row ``deleted-ledgers``, a JSON list of ids: ledgers that were deleted, or whose owner's node was, by ZooKeeper's logs
+or the audit log of the store from which an incident bundle was made. Only stores of bundles have it, as a bundle has
+neither log.
 """
 
 import json
@@ -27,7 +28,7 @@ _MEANWHILE = b"ledger-ids-meanwhile"
 
 
 class NextLedgerId(Struct, frozen=True):
-    """What a metadata store yields after its nodes: its next ledger id."""
+    """The next ledger id of a metadata store, which reading it yields after the nodes."""
 
     value: int
 
@@ -46,9 +47,10 @@ def put_next_ledger_id(txn: Txn, next_id: int | None) -> None:
 
 
 def find_given_meanwhile(txn: Txn) -> range:
-    """Return the ledger ids that the metadata gave after its tree was read, and before the files were: no node of theirs was read.
+    """Return the ledger ids allocated after the tree and before the files were read, so that the tree lacks their
+    nodes.
 
-    Empty from 0 on if there are none, also where a tree that was read later is already beyond those noted.
+    ``range(0)`` if there are none, or if a tree read since then includes them.
     """
     first, row = find_next_ledger_id(txn), txn.get("state", _MEANWHILE)
     if first is None or row is None or not row.isdigit() or int(row) <= first:

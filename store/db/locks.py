@@ -78,7 +78,7 @@ def take_writer_lock(path: Path, *, wait_ms: int = 0) -> int:
 
 
 def _what_holds(descriptor: int) -> str:
-    """Return who holds a writer lock, and what for."""
+    """Return a text on which process holds a writer lock, and for what."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -86,7 +86,7 @@ def check_precision_bits(bits: int) -> int:
 
 
 class TrackerRow(Struct, frozen=True):
-    """Whose nacks are kept, and how their times are trimmed."""
+    """A subscription for which nacks are kept, and to how many bits their times are trimmed."""
 
     topic: str
     subscription: str
@@ -232,7 +232,7 @@ class KeptGroup(Answer, frozen=True):
 
     @property
     def order(self) -> tuple[int, str, str, int]:
-        """What groups are sorted by: when they are due, then topic, subscription and ledger."""
+        """The sort key of groups: due time, topic, subscription, ledger."""
         return self.due_ms, self.topic, self.subscription, self.ledger_id
 
     def positions(self) -> Iterator[Position]:
@@ -256,7 +256,7 @@ class DueNack(Answer, frozen=True):
 
 
 class KeptStats(Answer, frozen=True):
-    """What waits for one subscription; ``buckets`` are times, ``bitmaps`` are pairs of a time and a ledger."""
+    """Counts of one subscription's kept nacks; ``buckets``: distinct times, ``bitmaps``: pairs of time and ledger."""
 
     topic: str
     subscription: str
@@ -312,12 +312,12 @@ def next_deadline_ms(txn: Txn, tracker: TrackerRow, after_ms: int = -1) -> int |
 
 
 def pending_entries(txn: Txn, tracker: TrackerRow) -> int:
-    """Return how many entries wait, once per bucket; reads the head of every row of the tracker."""
+    """Return the number of pending entries, an entry once per bucket; reads the head of every row of the tracker."""
     return sum(bucket_row_entries(key, value) for key, value in txn.items("nacks", bucket_prefix(tracker.id)))
 
 
 def read_stats(txn: Txn, tracker: TrackerRow, now_ms: int) -> KeptStats:
-    """Return what waits for the subscription of a tracker, from the heads of its rows."""
+    """Return the counts of the nacks kept for a tracker's subscription, from the heads of its rows."""
     ledgers: set[int] = set()
     entries = due = buckets = bitmaps = size = 0
     first: int | None = None

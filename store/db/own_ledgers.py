@@ -1,4 +1,4 @@
-"""Ids for ledgers this toolkit writes: above every id the source knows, never given twice, and safe for the cluster.
+"""Ids for ledgers this toolkit writes: above every id in the source, never reused, and safe for the cluster.
 
 A managed ledger's list is ordered by ledger id, so a ledger that we add must have a smaller id than every ledger the broker adds
 later: a reserved range far up would put the broker's next ledger before ours. Ids therefore go on where the cluster's own
@@ -35,7 +35,7 @@ _ID_DIRECTORIES = {*(f"{number:02d}" for number in range(22)), *(f"{number:03d}"
 
 
 class OwnLedgers(Struct, frozen=True):
-    """The ids given to ledgers of ours so far, from ``first_id`` on; ``next_id`` is given next."""
+    """The range of ids that this toolkit has used for its ledgers: from ``first_id`` to ``next_id`` (excluded)."""
 
     first_id: int
     next_id: int
@@ -47,7 +47,7 @@ def find_own_ledgers(txn: Txn) -> OwnLedgers | None:
 
 
 def put_own_ledgers(txn: Txn, own: OwnLedgers) -> None:
-    """Remember that every id below ``own.next_id`` is taken."""
+    """Record that every id below ``own.next_id`` is taken."""
     txn.put("state", _ROW, json.dumps({"first": own.first_id, "next": own.next_id}).encode())
 
 

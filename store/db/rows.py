@@ -1,4 +1,5 @@
-"""The digest of a row, CRC-32C of its key and value, and what to do about a row that it does not fit.  Format: docs/formats/store.md.
+"""The digest of a row, the CRC-32C of its key and value, and errors for rows with a wrong one.  Format:
+docs/formats/store.md.
 
 A flipped bit in a row would otherwise give an answer that looks as certain as any other. The digest follows the value, so that
 a view of the value is a slice. Its bytes are little-endian: the CRC-32C of anything that ends with its own is always the same, and
@@ -70,7 +71,7 @@ def altered_row(path: Path, database: str, key: bytes, what: str = "its digest d
 
 
 def cure_of(path: Path, database: str) -> str:
-    """Return what to do about an altered row of a database."""
+    """Return the hint on how to repair a database with an altered row."""
     if database in DERIVED:
         return "rebuild the index with: pulsar-admin store index --rebuild"
     if database == "tree":
@@ -82,7 +83,7 @@ def cure_of(path: Path, database: str) -> str:
 
 
 def name_of_row(database: str, key: bytes) -> str:
-    """Return the key of a row in words."""
+    """Return a readable name of a row, from its key."""
     text, numbers = _NUMBERED.get(database, ("", None))
     if numbers is not None and len(key) == numbers.size:
         return f"({text.format(*numbers.unpack(key))})"

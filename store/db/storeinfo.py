@@ -1,4 +1,4 @@
-"""``store.json``: what a store is and where it came from; where a store can be made; what to do about one that cannot be read."""
+"""``store.json``: a store's format, state and sources; checks of new stores' paths, and of a store's pages."""
 
 import json
 import os
@@ -25,7 +25,7 @@ _SHOWN = 40
 
 
 class StoreState(StrEnum):
-    """What a store can answer. UNINDEXED: metadata and files are known, but no entries: tables can be exported from it."""
+    """How complete a store is. UNINDEXED: metadata and catalogue but no index; tables can be exported."""
 
     READY = "ready"
     IMPORTING = "importing"  # until an import has run to its end
@@ -127,7 +127,7 @@ def _is_leftover(entry: Path) -> bool:
 
 
 def walk_pages(path: Path) -> int | None:
-    """Walk the pages of a store that no process writes meanwhile, and return their transaction; raises IndexCorrupt with what to do."""
+    """Walk a store's pages while no process writes; return their transaction; raises IndexCorrupt, with a hint."""
     try:
         return check_file(path / "meta")
     except errors.IndexCorrupt as error:
@@ -135,7 +135,7 @@ def walk_pages(path: Path) -> int | None:
 
 
 def damaged_pages(path: Path, error: errors.IndexCorrupt) -> errors.IndexCorrupt:
-    """Return an error about the pages of a store with what to do: databases that are derived from others can be rebuilt."""
+    """Return an error about a store's pages with a hint: to rebuild, if only derived databases are damaged."""
     message = f"{path / 'meta' / DATA_FILE} is damaged: {error.message}"
     database = str(error.context.get("database", "")).removesuffix(NAME_ENDING)
     return errors.IndexCorrupt(

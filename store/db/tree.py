@@ -161,7 +161,7 @@ def find_imported(txn: Txn, path: str) -> Node | None:
 
 
 def put_imported(txn: Txn, path: str, node: Node | None) -> None:
-    """Keep what the source has at a path, None: no node."""
+    """Record the node that the source has at a path; None: it has none."""
     txn.put("base", tree_key(path), b"" if node is None else encode_node(node))
 
 
@@ -216,7 +216,7 @@ def list_children(txn: Txn, path: str) -> tuple[str, ...]:
 
 
 def iter_children_and_keys(txn: Txn, path: str, first: str = "") -> Iterator[tuple[str, bytes]]:
-    """Yield the same names, each with its first key: its own if it is a node with its path as key, else the first below it."""
+    """Yield (name, key) as ``iter_children``: the child node's own key if that is its path, else the first below."""
     prefix = path.rstrip("/") + "/"
     raw = _encoded(prefix)
     if len(raw) > _KEY_HEAD_BYTES:

@@ -1,5 +1,5 @@
-"""Entries that a file has and that its bookie does not serve after a start: they lie in journals before its mark, and nowhere else, or
-in an entry log to which its index does not lead.
+"""Entries that are in a file but that its bookie does not serve after a start: only in a journal before the bookie's
+mark, or in an entry log without a row in its index.
 
 Rows (database ``state``):
 
@@ -7,15 +7,15 @@ Rows (database ``state``):
 key                                  value
 ===================================  ==================================================================================
 ``journal-marks``                    JSON: journal directory → [journal id, offset], where a start begins to read
-``index-states``                     JSON: bookie → a digest of what its index's files were when it was read
-``misled-bookies``                   JSON: ids of bookies whose index leads an entry to no record of it; absent where none is known
+``index-states``                     JSON: bookie → a digest of its index's files as they were when it was read
+``misled-bookies``                   JSON: ids of bookies whose index has a location without the entry's record; absent if none
 ``unserved`` ledger i64 file id u32  ids of the entries, a 64-bit Roaring bitmap in the portable format; big-endian key
-``failing`` ledger i64 file id u32   the same of the entries that the index of the file's bookie leads to no good record of
+``failing`` ledger i64 file id u32   the same for entries that the index of the file's bookie places where no good record is
 ===================================  ==================================================================================
 
-A bookie writes an entry to its journal, later to an entry log and its index, then moves the mark: what lies before the mark is
-never read again (``Journal.checkpointComplete``, BookKeeper 4.17). So a record there counts only where an entry log also has the entry, and
-one of an entry log where the index has a row of it.
+A bookie writes an entry to its journal, later to an entry log and its index, then moves the mark: bytes before the mark
+are never read again (``Journal.checkpointComplete``, BookKeeper 4.17). So a journal record before the mark does not
+make an entry available, nor does a record in an entry log without a row in the index.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def put_journal_marks(txn: Txn, marks: Marks) -> None:
 
 
 def read_index_states(txn: Txn) -> dict[str, str] | None:
-    """Return what bookies' indexes were like when they were read, by bookie; None of a store that an older version made.
+    """Return bookie → digest of its index's files when they were read; None in a store that an older version made.
 
     Raises IndexCorrupt.
     """
@@ -66,18 +66,18 @@ def read_index_states(txn: Txn) -> dict[str, str] | None:
 
 
 def put_index_states(txn: Txn, states: Mapping[str, str]) -> None:
-    """Write what bookies' indexes are like."""
+    """Write bookie → digest of its index's files."""
     txn.put("state", _INDEXES, json.dumps(states).encode())
 
 
 def read_misled_bookies(txn: Txn) -> frozenset[str]:
-    """Return the bookies whose index was seen to point to something else than the entry's record; raises IndexCorrupt."""
+    """Return the bookies whose index has a location without the entry's record; raises IndexCorrupt."""
     # list.copy copies nothing but a list: an object, or a text, is no such row.
     return txn.read_state(_MISLED, "misled bookies", lambda row: frozenset(list.copy(row))) or frozenset()
 
 
 def put_misled_bookies(txn: Txn, bookies: Iterable[str]) -> None:
-    """Write which bookies these are."""
+    """Write the bookies whose index has a location without the entry's record."""
     ids = sorted(bookies)
     txn.set("state", _MISLED, json.dumps(ids).encode() if ids else None)
 
@@ -94,7 +94,7 @@ def _file_of(key: bytes) -> int:
 def put_rows(
     txn: Txn, kind: bytes, found: Iterable[tuple[int, int, BitMap64]], *, kept: Collection[int] = frozenset()
 ) -> None:
-    """Replace all rows of a kind, UNSERVED or FAILING, but those of the files ``kept``, by these, (ledger id, file id, entries)."""
+    """Replace a kind's rows, UNSERVED or FAILING, except for files in ``kept``, by (ledger id, file id, entries)."""
     for key in [key for key, _ in txn.items("state", kind)]:
         if _file_of(key) not in kept:
             txn.delete("state", key)
@@ -113,7 +113,7 @@ def has_any_rows(txn: Txn, kind: bytes) -> bool:
 
 
 def has_rows(txn: Txn, kind: bytes, ledger_id: int) -> bool:
-    """Whether there are rows of a kind, UNSERVED or FAILING, of a ledger; of a store without any it is asked once."""
+    """Whether a ledger has rows of a kind, UNSERVED or FAILING; a store without any is queried once."""
     return has_any_rows(txn, kind) and next(txn.items("state", kind + ledger_key(ledger_id)), None) is not None
 
 

@@ -1,8 +1,8 @@
 """Copying topics whole from one store into another: entries byte by byte, subscriptions where they stand, partitions, schema, properties.
 
-Ledgers get new ids, and every position follows: of subscriptions with their holes, inside batches too, of an end that was set, of
-versions of a schema. What cannot follow is named: compacted views (their entries hold positions), policies of topics, pending
-acknowledgements of transactions. An entry of a ledger keeps its number.
+Ledgers get new ids, and every position is translated: mark-delete positions and acknowledged ranges of subscriptions
+(also inside batches), the end of a terminated topic, places of schema versions. Entry ids stay. A warning names what is
+not copied: compacted views (their entries contain positions), topic policies, pending acknowledgements of transactions.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -200,7 +200,7 @@ class _Copying:
     # -- the change ---------------------------------------------------------------------------------------------------
 
     def plan(self, ids: Ids, written: WrittenLedgers | None = None) -> Plan:
-        """Return the change. ``ids``: of the ledgers that are ``written``; None: as the source has them, for a preview."""
+        """Return the plan. ``ids``: the new id of each ledger in ``written``; None: the source's ids, for a preview."""
         now_ms = self._request.now_ms
         steps = [] if written is None else list(written.steps(self._txn, now_ms))
         parts: list[ChangePart] = []
@@ -216,7 +216,7 @@ class _Copying:
         return Plan(_COPY, self._txn.id, tuple(once.values()), tuple(parts), warnings=tuple(self._warnings))
 
     def _namespace_steps(self, namespace: NamespaceName) -> Iterator[Step]:
-        """Yield the steps that make a namespace as the source has it, where the store lacks it; warn where the two differ."""
+        """Yield the steps that create a missing namespace like the source's; warn if an existing one differs."""
         paths = (tenant_path(namespace.tenant), namespace.policies_path, local_policies_path(namespace))
         for path in paths:
             theirs, ours = find_node(self._theirs.txn, path), find_node(self._txn, path)

@@ -1,11 +1,11 @@
 """A directory of dumped files: ``topic=…/day=…/part-N``, written in the background, complete when it has its manifest.
 
-Partition directories are Hive's, so that Spark, DuckDB and pyarrow read ``topic`` and ``day`` as columns. A directory that does not
-have its name yet (``.unfinished``) is being written, by who holds its lock, or was given up; the finished one has a manifest with
-every file and its rows. Payloads are private: files are 0600, directories 0700.
+Partition directories follow Hive's naming, so that Spark, DuckDB and pyarrow read ``topic`` and ``day`` as columns. A
+directory named ``….unfinished`` is being written by the process that holds its lock, or was abandoned; a finished dump
+has a manifest with every file and its number of rows. Payloads are private: files have mode 0600, directories 0700.
 
-Large columns of a Parquet file are written by a process of their own: Arrow's writer copies a value into a page's values and these into the
-page. Where entries are read, decoded and handed out as well, a value of 100 MB three times is too much for one process.
+A separate process writes large columns of a Parquet file: Arrow's writer holds a value three times (its own, the page's
+values, the page), which for 100 MB is too much for the process that also reads and decodes entries.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _DICTIONARIES += ["encrypted", "nullValue", "chunks", "transaction", "messages",
 
 
 def open_parquet(path: Path, schema: pa.Schema, *, compressed: bool = True) -> Any:  # Any: pyarrow has no types
-    """Open a file to which Arrow writes itself: on its way through Python's file every page would be copied."""
+    """Open a file for Arrow to write to directly: a Python file object would copy every page."""
     return pq.ParquetWriter(
         str(path),
         schema,
@@ -73,7 +73,7 @@ def open_parquet(path: Path, schema: pa.Schema, *, compressed: bool = True) -> A
 
 
 def write_apart(path: Path, table: pa.Table) -> None:
-    """Write a table to a file, not compressed, in a process that ends with it. Raises OSError and MemoryError as writing here would."""
+    """Write a table to an uncompressed file in a new process; raises that process's OSError or MemoryError."""
     from pulsar_admin.store.engine.starting import start_process  # no other format needs it
 
     connection, process = start_process(_write, str(path))
@@ -95,7 +95,7 @@ def write_apart(path: Path, table: pa.Table) -> None:
 
 
 def _write(connection: Connection, path: str) -> None:
-    """Write the table that comes on a connection to a file, and answer with the error or None."""
+    """Write the table received on a connection to a file, and send back the error or None."""
     with _file_of(connection, "rb") as pipe, pa.ipc.open_stream(pipe) as stream:
         table = stream.read_all()
     try:
@@ -146,9 +146,9 @@ class _Open:
     def __init__(
         self, written: WrittenFile, schema: pa.Schema, topic: str, form: Format, *, large: bool, is_known: bool
     ) -> None:
-        """``large``: the file is for a value that compression would put in memory once more, so it is not compressed.
+        """``large``: do not compress, because compression would hold a large value in memory once more.
 
-        ``is_known``: the columns are another tool's.
+        ``is_known``: the columns have another tool's names.
         """
         path = Path(written.path)
         self._is_known = is_known
@@ -201,10 +201,12 @@ class DayFiles:
         path_of: Callable[[str, int, int], Path],
         pool: ThreadPoolExecutor | None = None,
     ) -> None:
-        """``hidden``: columns that say a row's day alone, and are not written; the others are another tool's.
+        """``hidden``: columns that only determine a row's day and are not written; the others have another tool's
+        names.
 
-        ``path_of``: topic, day and number → where that file is to be. ``pool``: one thread, which writes; None: who adds rows. A thread
-        that is begun where a process's memory is bounded may never begin, and is waited for.
+        ``path_of``: topic, day and number → path of that file. ``pool``: the one thread that writes; None: the caller's
+        thread writes. A process with bounded memory must pass None: a thread may fail to start there, and waiting for
+        it never ends.
         """
         self._form: Format = form
         self._clock: Clock = clock
@@ -231,13 +233,13 @@ class DayFiles:
             self._flush(max(self._parts.values(), key=lambda part: part.waiting_bytes))
 
     def take(self, topic: str, written: WrittenFile) -> None:
-        """Give a file that another process wrote its place after the rows that were added; raises SourceNotFound if it is missing."""
+        """Add a file that another process wrote, after the rows so far; raises SourceNotFound if it is missing."""
         part = self._part(topic, written.day)
         self._flush(part)
         self._in_background(lambda: self._take(part, written))
 
     def finish(self) -> list[WrittenFile]:
-        """Write what waits, and return the files made since the last time, in the order in which they were begun."""
+        """Write the remaining rows; return the files begun since the last call, in that order."""
         for part in self._parts.values():
             self._flush(part)
             self._in_background(lambda part=part: self._close(part))  # type: ignore[misc]  # binds this one
@@ -279,7 +281,7 @@ class DayFiles:
             self._in_background(lambda other=other: self._close(other))  # type: ignore[misc]  # binds this one
 
     def _in_background(self, work: Callable[[], None]) -> None:
-        """Run ``work`` in the background, after earlier work; wait while two jobs are still running."""
+        """Run ``work`` in the pool's thread, or without a pool at once; wait first while two jobs are unfinished."""
         if self._pool is None:
             work()
             return
@@ -288,7 +290,7 @@ class DayFiles:
         self._running.append(self._pool.submit(work))
 
     def _wait(self) -> None:
-        """Wait until everything given is written."""
+        """Wait for all jobs in the background."""
         while self._running:
             self._running.pop(0).result()
 
@@ -351,7 +353,7 @@ class DumpDirectory(DayFiles):
         return sum(file.bytes for file in self._files)
 
     def open_to_others(self, *, redact: bool) -> WriteTo:
-        """Return where and how other processes write files that ``take`` gets."""
+        """Return the directory and format in which other processes write the files for ``take``."""
         create_directory(self._staging, mode=PRIVATE_DIRECTORY)
         place, lock = (str(path.absolute()) for path in (self._staging, self._unfinished / LOCK))
         return WriteTo(place, lock, self._form, self._clock, self._hidden, redact)
@@ -415,7 +417,8 @@ class DumpDirectory(DayFiles):
 
 
 def _take_lock(path: Path, unfinished: Path) -> int:
-    """Make the directory ``unfinished``, which becomes ``path``, ours, and return the descriptor that holds its lock.
+    """Create or reuse the directory ``unfinished``, later renamed to ``path``, and lock it; return the lock's
+    descriptor.
 
     Raises SourceBusy while another process writes there, AlreadyExists when it finished first or ``unfinished`` is a link.
     """

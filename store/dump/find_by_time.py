@@ -1,4 +1,4 @@
-"""Where in a topic is a time: the question, its three rules, the answer. What ``topics find-by-time`` and the API ask."""
+"""Finds the position of a time in a topic by one of three rules, for ``topics find-by-time`` and the API."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class TimeQuestion(Struct, frozen=True):
 
 
 class FoundEntry(Answer, frozen=True):
-    """Where a time is in a topic, and what was read to know it.
+    """The position of a time in a topic, and what was read to find it.
 
     ``position``: None where nothing is at or after the time. ``entry_time_ms``: the entry's own time on the clock. ``exact``: whether it
     is the first entry at or after the time (rule ``all-before``: the entry before that one), whatever is lost; None: not known, as what is
@@ -209,7 +209,7 @@ def find_in_view(
 
 
 def gaps_before(found: FoundEntry) -> list[str]:
-    """Return, in words, what was not read and could hold an earlier answer; empty: nothing."""
+    """Return sentences about unread parts that may contain an earlier answer; empty if there are none."""
     if found.exact:
         return []
     gaps = []
@@ -232,7 +232,7 @@ def gaps_before(found: FoundEntry) -> list[str]:
 
 
 def texts_of_answer(txn: Txn, topic: Topic, found: FoundEntry) -> list[str]:
-    """Return what a broker does at the found position, where it cannot read the ledger."""
+    """Return sentences about what a broker does at the found position, if it cannot read the ledger there."""
     ledger = None if found.position is None else topic.ledger(found.position.ledger_id)
     if ledger is None or is_whole(txn, ledger):
         return []

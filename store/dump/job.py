@@ -1,6 +1,6 @@
-"""Dumping topics: windows of entries → rows of one level, batch by batch in bounded memory.
+"""Dumping topics: windows of entries → rows of one level (messages or entries), batch by batch in bounded memory.
 
-The messages of a large window are such rows, filtered by columns.
+Queries of many messages also read such rows and filter them by columns.
 """
 
 from base64 import b64encode
@@ -54,7 +54,7 @@ _T = TypeVar("_T")
 
 
 class Dumped(Struct):
-    """What was dumped, and what could not be."""
+    """Counts of what was dumped and of missing entries, and the errors of what could not be read."""
 
     rows: int = 0
     entries: int = 0
@@ -78,8 +78,8 @@ def iter_batches(reader: EntryReader, topic: Topic, options: DumpOptions, dumped
 def iter_window_rows(
     reader: EntryReader, topic: Topic, options: DumpOptions, dumped: Dumped
 ) -> Generator[Any, None, None]:  # Any: pyarrow has no types
-    """Yield the rows as batches, or where ``as_one`` has them written as files; ``dumped`` has what could not be read when they end, or
-    are closed early."""
+    """Yield the rows as batches or, if other processes of ``as_one`` write them, as files. At the end, or when closed
+    early, errors of what could not be read are added to ``dumped``."""
     as_one = options.as_one if options.as_one is not None and topic.name in options.as_one.windows else None
     window = _open_window(reader, topic, options) if as_one is None else as_one.windows[topic.name]
     read, columns = window.found, window.work.columns
@@ -112,9 +112,10 @@ def read_as_one(
     windows: Callable[[_T], Iterable[tuple[Topic, DumpOptions]]],
     to: WriteTo | None = None,
 ) -> Iterator[tuple[_T, WindowsAsOne | None]]:
-    """Yield items, each with the ``as_one`` of its windows' options: the reader's engine reads some thousand topics as one.
+    """Yield (item, its ``WindowsAsOne``, for ``DumpOptions.as_one``): the engine reads some thousand topics in one run.
 
-    The rows of items have to be read one item after the other. ``to``: as in ``WindowsAsOne``.
+    ``windows`` returns an item's topics and options. The caller must read the rows of one item before the next. ``to``:
+    as in ``WindowsAsOne``. Without an engine, None in its place.
     """
     if reader.engine is None:
         yield from ((item, None) for item in items)
@@ -147,7 +148,7 @@ def _turn_as_one(
 
 
 def _open_window(reader: EntryReader, topic: Topic, options: DumpOptions) -> TopicWindow:
-    """Return the parts of a topic to read, and the rows to write; raises MetadataCorrupt for schemas that are needed."""
+    """Return the scan of a topic's window and the rows to make of it; raises MetadataCorrupt for a damaged schema."""
     read = WindowScan(reader, topic, options.window, None if options.view is None else parts_of_view(options.view))
     if options.batch_bytes is not None and reader.engine is None:
         read.scan.batch_bytes = min(options.batch_bytes, read.scan.batch_bytes)
@@ -194,7 +195,10 @@ def _missing(reader: EntryReader, topic: Topic, options: DumpOptions, missing: i
 def _rows(
     window: TopicWindow, slow: MessageColumns | None, placed: PlacedRows | None
 ) -> Iterator[tuple[int, Iterable[Rows]]]:
-    """Yield (entries, their rows), by the engine if there is one; ``placed``: its results if it also reads other windows."""
+    """Yield (number of entries, their rows); the engine, if there is one, makes them.
+
+    ``placed``: the window's results from an engine that reads several windows in one run.
+    """
     read, work = window
     finish = work.columns.finisher()
 
@@ -283,7 +287,8 @@ def dump_directory(
 
 
 class DumpSize(Answer, frozen=True):
-    """How much a dump reads. ``uncounted_entries``: those that are not here, whose messages and bytes are in no sum; None for none."""
+    """How much a dump reads. ``uncounted_entries``: entries in no imported file, whose messages and bytes are in no
+    sum; None if there are none."""
 
     JSON_OPTIONAL = ("uncounted_entries",)
 
@@ -295,7 +300,7 @@ class DumpSize(Answer, frozen=True):
 
 
 def preview_dump(reader: EntryReader, topics: Sequence[Topic], options: DumpOptions) -> DumpSize:
-    """Return how much lies between the window's positions, from the index; its times are not looked at."""
+    """Return how much lies between the window's positions, from the index; the window's times are ignored."""
     total = Extent()
     for topic in topics:
         total += extent_of(reader.txn, topic, [window_ranks(topic, options.window)])
@@ -358,10 +363,11 @@ def iter_backlog_columns(asked: AskedMessages, state: CursorState) -> Generator[
 
 
 def iter_view_columns(asked: AskedMessages, keys: Collection[str]) -> Generator[pa.RecordBatch, None, None]:
-    """Yield the first messages, with one of ``keys`` if any are named, as ``store.compaction.reading.iter_view`` gives them.
+    """Yield the first messages that ``store.compaction.reading.iter_view`` would, only those with ``keys`` if any are
+    given.
 
-    The view of the options is read, then what follows it; None: the topic was never compacted. Problems are told as by
-    ``iter_columns``.
+    The compacted ledger ``options.view`` is read, then the entries after it; None: the topic was never compacted.
+    Problems are added as by ``iter_columns``.
     """
     wanted = strings([*keys], pa.string()) if keys else None
 
@@ -381,7 +387,10 @@ def iter_view_columns(asked: AskedMessages, keys: Collection[str]) -> Generator[
 def _limited(
     asked: AskedMessages, choose: Callable[[pa.RecordBatch], pa.RecordBatch], **other: Any
 ) -> Generator[pa.RecordBatch, None, int | None]:  # Any: of DumpOptions
-    """Yield the first rows that ``choose`` takes of the options, in which ``other`` replaces fields; return how many are still wanted."""
+    """Yield the rows that ``choose`` selects, up to the limit; return how many are left of it (None: no limit).
+
+    ``other``: options that replace those of ``asked``.
+    """
     topic, options, left = asked.topic, replace(asked.options, **other), asked.limit
     dumped = Dumped()
     # Closed here: the engine's processes end, and what was wrong is told, when nobody wants more.
@@ -404,7 +413,7 @@ def _limited(
 
 
 def find_event_time(reader: EntryReader, topic: Topic, time_ms: int) -> Found:
-    """Return what ``store.search.by_time.find_by_event_time`` finds, by columns and the reader's engine."""
+    """Do the same as ``store.search.by_time.find_by_event_time``, by columns and with the reader's engine."""
     options = DumpOptions(committed=False, only=("ledgerId", "entryId", "batchIndex", "eventTime"))
     dumped = Dumped()
     read, last = 0, (-1, -1)
@@ -425,7 +434,7 @@ def find_event_time(reader: EntryReader, topic: Topic, time_ms: int) -> Found:
 
 
 def _chosen(batch: pa.RecordBatch, window: Window) -> pa.RecordBatch:
-    """Return the messages of a batch, of entries in the window, that are in it too; see ``Window.holds``."""
+    """Return those messages of a batch that are in the window; all of their entries are. See ``Window.holds``."""
     if window.key is not None:
         batch = batch.filter(pc.equal(batch.column("key"), window.key))
     if window.clock == EVENT and window.chooses:
@@ -442,7 +451,7 @@ def _chosen(batch: pa.RecordBatch, window: Window) -> pa.RecordBatch:
 
 
 def _of_batch(batch: pa.RecordBatch, position: Position) -> pa.Array:
-    """Return a mask of the messages in the batch that is the entry at a position."""
+    """Return a mask of the messages that are in the entry at a position, if that entry is a batch."""
     same = pc.and_(
         pc.equal(batch.column("ledgerId"), position.ledger_id), pc.equal(batch.column("entryId"), position.entry_id)
     )

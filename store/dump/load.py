@@ -42,14 +42,14 @@ class LoadOptions(Struct, frozen=True):
 
 
 class LoadedLedger(Struct):
-    """One ledger as the dump has it. ``ledger_id``: its id there."""
+    """One ledger in a dump. ``ledger_id``: its id in the dumped store."""
 
     ledger_id: int
     closed_ms: int
 
 
 class LoadedTopic(Struct):
-    """What a dump has of one topic; ``gaps``: entries missing between its entries."""
+    """The ledgers of one topic in a dump; ``gaps``: number of entries missing between those in the dump."""
 
     name: TopicName
     ledgers: list[LoadedLedger] = field(default_factory=list)
@@ -114,7 +114,7 @@ def apply_load(store: Store, source: EntryDump, options: LoadOptions, advance: A
 def _topics(
     txn: Txn, source: EntryDump, options: LoadOptions, found: list[LoadedTopic]
 ) -> Iterator[tuple[LoadedTopic, Iterator[EntryRows]]]:
-    """Yield each topic of a dump under the name it gets, with its entries; ``found`` grows along."""
+    """Yield each topic of a dump under its new name, with its entries; each is also appended to ``found``."""
     for name, stream in source.topics():
         if options.topic is not None and found:
             raise InvalidValue(
@@ -190,7 +190,7 @@ def _payloads(
 
 
 def _intercepted(columns: PayloadColumns, chain: InterceptorChain, now_ms: int) -> PayloadColumns:
-    """Return the payloads with the broker metadata of the interceptor chain in place of their own."""
+    """Return the payloads with their broker entry metadata replaced by that of the interceptor chain."""
     import numpy as np
 
     view = memoryview(columns.data.data)

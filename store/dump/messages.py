@@ -1,8 +1,8 @@
-"""The messages of topics in their order, as a query selects them: all, a backlog, a compacted view, or those that a search finds with
-those around them; and as rows and columns.
+"""Messages of topics in order, as a query selects them (all, a backlog, a compacted view, or the matches of a search
+with the messages around each), one by one, as rows or as columns.
 
-Few of them are read one by one, without the libraries that read columns. The matches of a search come from a scan by columns, their
-neighbours are read one by one.
+A small number of messages is read one by one, without loading pyarrow. Matches of a search come from a scan by columns,
+the messages around them are read one by one.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ Item = TypeVar("Item")
 
 
 class TopicMessages(AskedMessages):
-    """The messages that are asked for. They can be read once, by one of the methods. ``count``: how many were read so far."""
+    """The requested messages of a topic, which one of the methods can read once. ``count``: messages read so far."""
 
     count = 0
 
@@ -64,26 +64,26 @@ class TopicMessages(AskedMessages):
         return is_small(self.reader.txn, self.topic, self.options.window, self.limit)
 
     def each(self) -> Iterator[Message]:
-        """Read them one by one, whatever the limit."""
+        """Yield the messages one by one, without regard to the limit."""
         from pulsar_admin.store.search.window import iter_window
 
         wanted = ReadOptions(self.options.committed, self.options.markers)
         return iter_window(self.reader, self.topic, self.options.window, wanted, self.problems)
 
     def columns(self) -> Generator[pa.RecordBatch, None, None]:
-        """Yield them as batches of the columns that the options name, by the reader's engine where it has one."""
+        """Yield batches with the columns of the options; the reader's engine, if it has one, makes them."""
         from pulsar_admin.store.dump.job import iter_columns
 
         return iter_columns(self)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield what ``columns`` does, and count the messages."""
+        """Yield the batches of ``columns``, and count the messages."""
         for batch in self.columns():
             self.count += len(batch)
             yield batch
 
     def rows(self) -> Iterator[MessageRow]:
-        """Yield them as rows."""
+        """Yield the messages as rows."""
         if self.is_few():
             name, payload = self.topic.name, self.options.payload
             for message, decoded in self.decoded():
@@ -95,7 +95,7 @@ class TopicMessages(AskedMessages):
             yield from iter_rows(self.topic.name, batch)
 
     def text(self, line_of: Callable[[MessageRow], str]) -> Iterator[str]:
-        """Yield them as JSON lines, in the pieces of ``store.dump.tables.json_text``; ``line_of`` makes the lines of a few."""
+        """Yield JSON lines in pieces, as ``store.dump.tables.json_text`` does; ``line_of`` serves few rows."""
         if self.is_few():
             yield from (f"{line_of(row)}\n" for row in self.rows())
             return
@@ -105,7 +105,7 @@ class TopicMessages(AskedMessages):
             yield from json_text(str(self.topic.name), batch)
 
     def decoded(self) -> Iterator[tuple[Message, Decoded | None]]:
-        """Yield them one by one with their values, None where the options ask for none."""
+        """Yield (message, its decoded value), None in place of the value unless the options ask for values."""
         decode: Callable[[Message], Decoded] | None = None
         if self.options.value:
             decode = value_decoder(self.reader, self.topic.name, None if self.options.lenient else self.problems)
@@ -115,7 +115,7 @@ class TopicMessages(AskedMessages):
 
 
 class ViewMessages(TopicMessages):
-    """The messages of a topic's compacted view, those with one of ``keys`` (none: all); raises MetadataCorrupt, EntryCorrupt."""
+    """The messages of a compacted view, those with ``keys`` if any are given; raises MetadataCorrupt, EntryCorrupt."""
 
     def __init__(self, *asked: Any, keys: Collection[str]) -> None:  # Any: the fields of AskedMessages
         from pulsar_admin.store.model.compacted_view import open_view
@@ -185,13 +185,13 @@ _WINDOW_MAX = 1 << 20  # entries before a match among which its neighbours are l
 
 
 class FoundRow(MessageRow, frozen=True):
-    """A message that was found, or, as ``context``, one beside it."""
+    """A message that was found or, with ``context`` true, one shown because it is near a match."""
 
     context: bool | None = None
 
 
 class MatchingMessages(TopicMessages):
-    """The messages that the match of the options looks for; as rows, with ``before`` messages before each and ``after`` after it."""
+    """The messages that match the options; ``rows`` adds ``before`` messages before each and ``after`` after it."""
 
     def __init__(self, *asked: Any, before: int, after: int) -> None:  # Any: the fields of AskedMessages
         super().__init__(*asked)
@@ -314,7 +314,8 @@ class MessageQuery(Struct, frozen=True):
 
     @property
     def is_merged(self) -> bool:
-        """Whether messages of several segments come in the order of one topic: not with those around them, nor of compacted views."""
+        """Whether messages of a scalable topic's segments are merged in time order: not with messages around matches,
+        nor for compacted views."""
         return not (self.before or self.after or self.compacted)
 
     @property
@@ -400,7 +401,7 @@ class MessageRecord(SimpleNamespace):
 
 
 class _Together(NamedTuple):
-    """Topics whose messages come in one order: segments of ``scalable``; None: one topic."""
+    """Topics whose messages are merged into one order: the segments of ``scalable``; None: a single topic."""
 
     scalable: ScalableTopic | None
     topics: list[TopicMessages]
@@ -411,9 +412,10 @@ def _publish_ms(row: MessageRow) -> int:
 
 
 class SelectedMessages(NamedTuple):
-    """The messages of a query in topics of one snapshot, in the order of topics; what cannot be read is added to ``problems``.
+    """The messages of a query, topic by topic, from one snapshot; errors of what cannot be read are added to
+    ``problems``.
 
-    ``each`` is ``Session.each``: it opens one topic after the other; one of several that fails may be reported and left out.
+    ``each`` is ``Session.each``: it opens one topic after the other, and may report and skip a topic that fails.
     """
 
     query: MessageQuery
@@ -439,12 +441,12 @@ class SelectedMessages(NamedTuple):
                 yield from batch.to_pylist(maps_as_pydicts="lossy")
 
     def json_rows(self) -> Generator[MessageRow, None, None]:
-        """Yield objects with the fields of the JSON."""
+        """Yield rows with the fields of the JSON output."""
         for group in self._groups(whole=True):
             yield from self._in_order(group, lambda one: one.rows(), _publish_ms)
 
     def json_lines(self, line_of: Callable[[MessageRow], str]) -> Generator[str, None, None]:
-        """Yield what ``json_rows`` does as JSON lines, see ``TopicMessages.text``."""
+        """Yield the rows of ``json_rows`` as JSON lines, in pieces as ``TopicMessages.text`` does."""
         for group in self._groups(whole=True):
             if group.scalable is None:
                 yield from group.topics[0].text(line_of)
@@ -452,7 +454,7 @@ class SelectedMessages(NamedTuple):
                 yield from (f"{line_of(row)}\n" for row in self._in_order(group, lambda one: one.rows(), _publish_ms))
 
     def as_admin_shows(self) -> Generator[Shown, None, None]:
-        """Yield them one by one, with topic and value, as upstream's admin client shows them: see ``store.model.messages``."""
+        """Yield (topic, message as upstream's admin client shows it, value); see ``store.model.messages``."""
 
         def each(one: TopicMessages) -> Iterator[Shown]:
             for message, decoded in one.decoded():
@@ -462,7 +464,7 @@ class SelectedMessages(NamedTuple):
             yield from self._in_order(group, each, lambda found: found[1].publish_ms)
 
     def batches(self) -> Generator[pa.RecordBatch, None, None]:
-        """Yield them as batches of the query's columns."""
+        """Yield batches with the query's columns."""
         typed = self._typed()
         schema = _schema_of(self.query.columns, typed)
         for group in self._groups(typed=typed is not None):
@@ -487,7 +489,7 @@ class SelectedMessages(NamedTuple):
             yield f"nothing is at or before {last}: the first ledger is {min(ids, default='none')}"
 
     def _groups(self, *, whole: bool = False, typed: bool = False) -> Iterator[_Together]:
-        """Yield the topics to read, those together whose messages come in one order, while the limit has room."""
+        """Yield the topics to read, segments of a scalable topic together, until the limit is reached."""
         query, reader, problems, left = self.query, self.reader, self.problems, self.query.limit
         options = replace(query.options, typed=typed)
         options = replace(options, only=()) if whole else options
@@ -525,7 +527,7 @@ class SelectedMessages(NamedTuple):
     def _in_order(
         self, group: _Together, each: Callable[[TopicMessages], Iterator[Item]], time_of: Callable[[Item], int]
     ) -> Iterator[Item]:
-        """Yield what ``each`` makes of the topics of a group in their one order."""
+        """Yield the items that ``each`` makes of a group's topics, merged into one order."""
         if group.scalable is None:
             return each(group.topics[0])
         streams = {one.topic.name: each(one) for one in group.topics}
@@ -554,7 +556,7 @@ class SelectedMessages(NamedTuple):
             )
 
     def _typed(self) -> pa.DataType | None:
-        """Return the type of values, that of the schema that all topics share; None: they are JSON text."""
+        """Return the Arrow type of values if all topics share a schema, else None: values are JSON text."""
         if "value" not in self.query.columns:
             return None
         from pulsar_admin.store.scan.typed_values import VersionedValues
@@ -568,7 +570,8 @@ class SelectedMessages(NamedTuple):
 
 
 def _read_as_one(reader: EntryReader, groups: Iterable[_Together]) -> Iterator[_Together]:
-    """Yield the groups; the reader's engine reads their topics as one, but few messages and those that come in one order."""
+    """Yield the groups with options by which the engine reads their topics in one run, unchanged for few messages and
+    for merged segments."""
     from pulsar_admin.store.dump.job import read_as_one
 
     def windows(group: _Together) -> list[tuple[Topic, DumpOptions]]:
@@ -588,7 +591,7 @@ _TEXTS = {"topic", "producer", "value", "value_error"}
 
 
 def _cell(row: MessageRow, name: str) -> Any:  # Any: each column's own type
-    """Return a column's value in a row, as ``_shown`` has it."""
+    """Return the value of a row's column, in the form that ``_shown`` gives it."""
     value = getattr(row, name)
     if name in _TIMES:
         return moment(value) if value is not None and value > 0 else None

@@ -1,4 +1,4 @@
-"""What of topics to read or to dump: known without the libraries that read columns."""
+"""Options for reading or dumping topics; importing them does not load pyarrow."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ Level = Literal["messages", "entries"]
 class DumpOptions(Struct, frozen=True):
     """What to dump. ``payload`` to ``only`` concern level ``messages``; entries always have their payload, and no value.
 
-    ``redact``: messages as ``store.model.redaction`` shows them.
-    ``stripped``: entries without broker entry metadata, as a client receives them. ``committed`` and ``markers`` are those of
-    ``ReadOptions``, ``only`` and ``match`` those of ``store.dump.tables.DumpColumns``. ``view``: its compacted ledger instead of the
-    window's positions. ``whole``: a chunk without the ones before it is damage, wherever the window begins. ``profile``: the
-    names and types of another tool's columns, its value among them, as raw bytes with ``payload``. ``typed``: ``value`` is a column of
-    the fields of all versions of the topic's schema, else JSON text. ``batch_bytes``: so much is read at once in this process at most.
-    ``as_one``: reads the window with those of other topics.
-    ``lenient``: a value that cannot be decoded is no problem.
+    ``redact``: messages as ``store.model.redaction`` shows them. ``stripped``: entries without broker entry metadata,
+    as a client receives them. ``committed`` and ``markers`` are those of ``ReadOptions``, ``only`` and ``match`` those
+    of ``store.dump.tables.DumpColumns``. ``view``: its compacted ledger instead of the window's positions. ``whole``: a
+    chunk without the ones before it is damage, wherever the window begins. ``profile``: the names and types of another
+    tool's columns, among them the value, which with ``payload`` is raw bytes. ``typed``: ``value`` is a column with the
+    fields of all versions of the topic's schema, else JSON text. ``batch_bytes``: the most that this process reads at
+    once. ``as_one``: reads the window together with those of other topics. ``lenient``: a value that cannot be decoded
+    is no problem.
     """
 
     level: Level = "messages"
@@ -61,7 +61,7 @@ class DumpOptions(Struct, frozen=True):
 
 
 class AskedMessages:
-    """At most ``limit`` messages of a topic, those of the options' window; what cannot be read is added to ``problems``."""
+    """A request for at most ``limit`` messages in a topic's window; read errors are added to ``problems``."""
 
     def __init__(
         self, reader: EntryReader, topic: Topic, options: DumpOptions, limit: int | None, problems: list[StoreError]

@@ -122,7 +122,7 @@ class EntryDump(Struct, frozen=True):
     stream: IO[bytes] | None = None
 
     def digest(self) -> str:
-        """Return the SHA-256 of the files that the dump is (hex); raises what ``topics`` raises for a directory."""
+        """Return the SHA-256 (hex) over the files of the dump; raises as ``topics`` for a directory."""
         whole = sha256()
         for file in _complete_files(self.path) if self.path.is_dir() else [self.path]:
             with open(file, "rb") as stream:
@@ -166,9 +166,9 @@ def _directory_topics(path: Path) -> Iterator[tuple[str, Iterator[EntryRows]]]:
 
 
 def _complete_files(path: Path) -> dict[Path, int]:
-    """Return the rows of the part files, in order of topic, day and number, as the manifest has them.
+    """Return part file → its rows by the manifest, in order of topic, day and number.
 
-    Raises Corrupt without a manifest, which is written last, and when it knows other files.
+    Raises Corrupt without a manifest (it is written last) and if the manifest lists other files.
     """
     # The directories of a dump, or of a part of one, and no others: PATH may be all of a file system.
     places = ("topic=*/**/part-*", "day=*/part-*", "part-*")
@@ -202,7 +202,7 @@ def _complete_files(path: Path) -> dict[Path, int]:
 
 
 def _iter_files(files: dict[Path, int], rows: int) -> Iterator[EntryRows]:
-    """Yield the entries of files; raises Corrupt for one that has not as many as the manifest says."""
+    """Yield the entries of files; raises Corrupt if a file has another number of entries than the manifest says."""
     for file, expected in files.items():
         count = 0
         for batch in _iter_parquet(file, rows) if file.suffix == ".parquet" else _iter_json_file(file):
@@ -225,7 +225,7 @@ def _topic_of(file: Path) -> str:
 
 
 def _checked(stream: Iterable[EntryRows]) -> Iterator[EntryRows]:
-    """Yield a stream whose positions must ascend; raises Corrupt, and LimitExceeded for an entry that no bookie takes."""
+    """Yield the rows of a stream; raises Corrupt unless positions ascend, LimitExceeded for too large an entry."""
     last = (-1, -1)
     for rows in stream:
         ledgers = np.append(last[0], rows.ledger_ids)

@@ -1,7 +1,8 @@
-"""Rows of dumps made by an engine: executors read entries and split them into messages; unusual entries are read here.
+"""Rows of dumps made by an engine: its processes read entries and split them into messages; this process, the only one
+with the store, reads the unusual entries.
 
-An executor never sees the store. The rows come back in order, the same as from one process; or executors write them into files, and the
-names of these come back in order, between the rows that are read here.
+The rows come back in order, the same as from one process. Or the engine's processes write them into files, whose names
+come back in order, between the rows that are made here.
 """
 
 from __future__ import annotations
@@ -51,12 +52,12 @@ LARGE_BYTES = 32 << 20  # an entry of this size is better read here than sent
 
 
 class MakeRows(Struct, operations.PlacesOperation, frozen=True):
-    """Rows of one level from the entries at given places: how many they are, their runs, the Arrow batch of each run that this process need
-    not read, and the ids of the entries of those that it must.
+    """Operation that makes the rows of one level from entries at given places, cut into runs: Arrow batches for the
+    runs that the kernel can split, and entry ids for those that the process with the store has to read.
 
-    ``columns``: of level ``messages``. ``entries``: of level ``entries``; None: level ``messages``.
-    ``times`` choose entries. A batch with an entry that is not proven comes back empty: it is read again where it can be
-    explained; so does a large entry whose contents would have to be sent.
+    ``columns``: of level ``messages``. ``entries``: columns of level ``entries``; None: level ``messages``. ``times``
+    selects entries. The result of a batch is empty if an entry is not proven to be the imported one, or if it is so
+    large that its contents should not be sent: the process with the store then reads the batch.
     """
 
     columns: DumpColumns = field(default_factory=DumpColumns)
@@ -71,7 +72,7 @@ class MakeRows(Struct, operations.PlacesOperation, frozen=True):
         return self.entries is not None or self.columns.payload or self.columns.schemas is not None
 
     def weight(self, places: Places) -> int:
-        """Return how much the rows of some places take, in entries without contents."""
+        """Return how much memory the rows of some places take, in multiples of a row without contents."""
         return max(len(places), places.bytes // _CONTENT_UNIT_BYTES if self.has_contents else 0)
 
     def values(self, places: Places, files: operations.PlainFiles) -> tuple[bytes, bytes, bytes]:
@@ -93,7 +94,7 @@ class MakeRows(Struct, operations.PlacesOperation, frozen=True):
         return _bytes_of(slow), np.array(head, np.int64).tobytes(), sink.getvalue().to_pybytes() if has_rows else b""
 
     def made(self, places: Places, files: operations.PlainFiles) -> MadeRuns | None:
-        """Return the rows of the entries at these places; None where the process with the store has to read them."""
+        """Return the rows of the entries at these places; None if the process with the store has to read them."""
         if self.has_contents and places.bytes >= LARGE_BYTES:
             return None
         batch = PlacesReader(files, False, None).read_places(places)
@@ -117,7 +118,7 @@ Run = tuple[Array, list[pa.RecordBatch] | None]
 
 
 class MadeRuns(NamedTuple):
-    """How many entries were chosen, and their rows, run by run."""
+    """The number of selected entries, and their rows, run by run."""
 
     entries: int
     runs: Iterator[Run]
@@ -128,7 +129,7 @@ def _bytes_of(ids: Sequence[Array]) -> bytes:
 
 
 class RowsOfTopics(Struct, operations.PlacesOperation, frozen=True):
-    """``MakeRows`` of several topics, by the ledger that a batch begins with."""
+    """Applies the ``MakeRows`` of a batch's topic, which the batch's first ledger determines."""
 
     works: Sequence[MakeRows]
     of_ledgers: Mapping[int, int]
@@ -140,10 +141,10 @@ class RowsOfTopics(Struct, operations.PlacesOperation, frozen=True):
 
 
 class WriteRows(Struct, operations.PlacesOperation, frozen=True):
-    """Rows of topics as ``MakeRows`` makes them, written into files by who makes them; in the place of batches come the files that end with
-    a run. A topic's file ends where entries follow that the process with the store has to read.
+    """Operation that writes the rows of ``MakeRows`` into files, and returns the files that end with a run instead of
+    its Arrow batches. A topic's files end before entries that the process with the store has to read.
 
-    ``of_ledgers``: the ledger that a batch begins with → which of ``works`` it is for, and its topic.
+    ``of_ledgers``: first ledger of a batch → (index in ``works``, topic).
     """
 
     works: Sequence[MakeRows]
@@ -153,7 +154,7 @@ class WriteRows(Struct, operations.PlacesOperation, frozen=True):
     COLUMNS = ("ids", "runs", "files")
 
     def run(self, piece: FileRange) -> Iterator[pa.RecordBatch]:
-        """Yield a row per batch of places; its files are whole then."""
+        """Yield a row per batch of places; the files that it names are complete."""
         from pulsar_admin.store.dump.files import DayFiles  # pyarrow.parquet
 
         def path_of(topic: str, day: int, number: int) -> Path:  # another one where a slice is run again
@@ -204,7 +205,7 @@ class WriteRows(Struct, operations.PlacesOperation, frozen=True):
 
 
 class _Row(Struct):
-    """A row of ``WriteRows``, which is empty for entries that the process with the store has to read."""
+    """The row of a batch in the result of ``WriteRows``, empty if the process with the store has to read the batch."""
 
     slow: list[Array] = field(default_factory=list)
     head: list[tuple[int, int]] = field(default_factory=list)
@@ -215,20 +216,20 @@ class _Row(Struct):
 
 
 def undecoded_in(batch: pa.RecordBatch) -> int:
-    """Return how many values cannot be decoded."""
+    """Return the number of rows whose value cannot be decoded."""
     return len(batch) - batch.column("valueError").null_count if "valueError" in batch.schema.names else 0
 
 
 class TopicWindow(NamedTuple):
-    """Entries of a topic, and the work on them."""
+    """The entries of a topic to read, and the operation that makes their rows."""
 
     found: WindowScan
     work: MakeRows
 
 
 class WindowsAsOne:
-    """Windows of topics without a common ledger that the reader's engine reads as one. ``placed`` gives each one's rows, in the order of
-    the windows."""
+    """Windows of topics that share no ledger, which the reader's engine reads in one run. ``placed`` yields each
+    window's rows; call it in the order of the windows."""
 
     def __init__(
         self,
@@ -237,7 +238,7 @@ class WindowsAsOne:
         ledgers: Mapping[int, TopicName],
         to: WriteTo | None,
     ) -> None:
-        """``to``: whoever makes the rows writes them there, and the names of files come in their place."""
+        """``to``: the engine's processes write the rows there, and the results name the files."""
         self.windows = windows
         self._order = {name: index for index, name in enumerate(windows)}
         self._owners: deque[int] = deque()  # of the places that were handed out
@@ -246,7 +247,7 @@ class WindowsAsOne:
         self._rows = self._run(reader, ledgers, to)
 
     def placed(self, name: TopicName) -> PlacedRows:
-        """Yield (places, their row) of a topic; raises what finding its places raised. Remaining places of earlier topics are dropped."""
+        """Yield (places, packed row) of a topic, dropping any of earlier ones; raises the error of finding places."""
         wanted = self._order[name]
         while (head := self._head or next(self._rows, None)) is not None and head[0] <= wanted:
             self._head = None
@@ -257,7 +258,7 @@ class WindowsAsOne:
             raise self._failed[wanted]
 
     def close(self) -> None:
-        """Stop work that still runs."""
+        """Stop the engine's run."""
         self._rows.close()
 
     def _run(
@@ -296,9 +297,10 @@ def _run_work(
     operation: Operation | None = None,
     to: WriteTo | None = None,
 ) -> PlacedRows:
-    """Yield (places, the row that ``work`` makes of them) by the reader's engine; ``operation`` in its place makes the same kind of row.
+    """Yield (places, the packed row that ``work``, or ``operation`` in its stead, makes of them) by the reader's
+    engine.
 
-    ``to``: where it writes them.
+    ``to``: the directory to which ``operation`` writes rows.
     """
     assert reader.engine is not None
     if to is not None:
@@ -312,7 +314,7 @@ def _run_work(
 def rows_on(
     window: TopicWindow, convert: Convert, slow: MessageColumns | None, placed: PlacedRows | None
 ) -> Iterator[tuple[int, list[Rows]]]:
-    """Yield (entries, their rows) of the window as one process would make them, by the engine of the scan's reader."""
+    """Yield (number of entries, their rows) of the window in order, made by the engine of the scan's reader."""
     read, work = window
     scan = read.scan
     finish = work.columns.finisher()
@@ -332,7 +334,10 @@ def rows_on(
 
 
 def _rows_here(found: WindowScan, places: Places, convert: Convert) -> Iterator[tuple[int, list[Rows]]]:
-    """Yield (entries, their rows) at these places, read here. A function, so that a large entry is not kept beyond its end."""
+    """Yield (number of entries, their rows) at these places, read in this process.
+
+    A function of its own, so that a large entry is freed when it returns.
+    """
     for batch in found.scan.read_here(places):
         entries = found.chosen(batch)
         yield len(entries), list(convert(entries))

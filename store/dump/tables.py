@@ -1,7 +1,7 @@
 """Dumped rows: the columns of both levels, as Arrow batches and as JSON lines, and their days. Format: docs/formats/dump.md.
 
-A column becomes texts of its values; the lines are these joined. Texts that JSON has to escape, and what is not a number or plain
-text, are made by ``json`` itself.
+Each column is converted to the JSON texts of its values, and joining these gives the lines. The ``json`` module
+converts values that are neither numbers nor plain text, and text that needs escaping.
 """
 
 import json
@@ -41,12 +41,12 @@ Finish = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 class DumpColumns(Struct, frozen=True):
-    """Which columns, of one topic. ``schemas``: its schemas when values are decoded, as JSON text, or ``typed`` as all versions have
-    them; ``markers``: they are rows.
+    """The columns to make of a topic's messages. ``schemas``: decode values by them, to JSON text or, if ``typed``, to
+    a column with the fields of all versions. ``markers``: markers are rows.
 
-    ``compacted``: the entries are a compacted ledger's. ``only``: these columns, of those that need no schema; empty: all.
-    ``match``: only what it looks for, and, marked in a column of its own, messages that cannot be matched. ``known``: another tool's
-    columns instead, and HELPERS.
+    ``compacted``: the entries are those of a compacted ledger. ``only``: these columns, which need no schema; empty:
+    all. ``match``: only matching messages and those that cannot be judged, which the column UNDECIDED marks. ``known``:
+    another tool's columns instead, and HELPERS.
     """
 
     payload: bool = False
@@ -76,7 +76,7 @@ class DumpColumns(Struct, frozen=True):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The columns of ``store.scan.messages`` that these columns are made of."""
+        """The columns of ``store.scan.messages`` from which these columns are computed."""
         if self.known is not None:
             return (*self.known.needs, "publishTime", "brokerTime")
         names = self.only or message_schema(payload=self.payload, markers=self.markers).names
@@ -85,7 +85,7 @@ class DumpColumns(Struct, frozen=True):
         return (*names, *(self.match.needs if self.match else ()))
 
     def screened(self, entries: EntryBatch) -> EntryBatch:
-        """Return the entries without those that cannot hold a match."""
+        """Return the entries without those that cannot contain a match."""
         return entries if self.match is None or self.compacted else self.match.screened(entries)
 
     def unwrap(self, entries: EntryBatch) -> EntryBatch:
@@ -97,7 +97,7 @@ class DumpColumns(Struct, frozen=True):
         return unwrapped(entries)
 
     def finisher(self) -> Finish:
-        """Return what makes batches of the columns ``names`` batches of ``schema``."""
+        """Return a function that converts batches with the columns ``names`` to batches of ``schema``."""
         if self.known is not None:
             return self._known_finisher(self.known)
         if self.schemas is None and self.match is None:
@@ -132,13 +132,13 @@ class DumpColumns(Struct, frozen=True):
         return finish
 
     def _values(self) -> Callable[[pa.RecordBatch], dict[str, pa.Array]]:
-        """Return what makes the values of a batch of messages, and why there are none, where they are decoded."""
+        """Return a function from a batch to its columns ``value`` (JSON text) and ``valueError``, if needed."""
         if self.schemas is None or (self.typed and not (self.match is not None and self.match.needs_value)):
             return lambda batch: {}
         return _values_by(ValueColumns(Values({"": self.schemas})))
 
     def _typed(self) -> Callable[[pa.RecordBatch], dict[str, pa.Array]]:
-        """Return what makes the values of a batch of messages typed, where they are."""
+        """Return a function from a batch to its columns ``value`` (typed) and ``valueError``, if ``typed``."""
         if self.schemas is None or not self.typed:
             return lambda batch: {}
         return _values_by(ValueColumns(Values({"": self.schemas}), VersionedValues(self.schemas)))
@@ -158,7 +158,7 @@ _TEXT = pa.large_string()
 
 
 def json_lines(topic: str, batch: pa.RecordBatch, quiet: Iterable[str]) -> str:
-    """Return the rows of a batch, each after its topic, a line each; columns in ``quiet`` are left out of a row where they are null."""
+    """Return a batch's rows as JSON lines that begin with the topic; nulls of columns in ``quiet`` are left out."""
     lead = f'{{"topic":{compact(topic)}'
     parts: list[Any] = [scalar(lead, _TEXT)]  # Any: scalars and columns
     for field, cells in zip(batch.schema, batch.columns, strict=True):
@@ -211,7 +211,7 @@ def _maps(column: pa.Array) -> pa.Array:
 
 
 def _hex(column: pa.Array) -> pa.Array:
-    """Return 20-byte digests in hex; a column without nulls, all of its buffer."""
+    """Return 20-byte digests as JSON texts in hex; without nulls, all are converted at once."""
     if column.null_count:
         return _each(column, lambda value: f'"{value.hex()}"')
     width = column.type.byte_width
@@ -267,7 +267,7 @@ _QUIET = {
 
 
 class EntryColumns(Struct, frozen=True):
-    """Of level ``entries``: ``closed_ms`` of each ledger (None: it is open); ``stripped``: without broker entry metadata."""
+    """For rows of level ``entries``. ``closed_ms``: by ledger (None: open); ``stripped``: without broker metadata."""
 
     closed_ms: Mapping[int, int | None]
     stripped: bool = False
@@ -398,7 +398,7 @@ def _pieces(row: dict[str, Any]) -> Iterator[str]:  # Any: JSON values
 
 
 def json_columns(batch: pa.RecordBatch) -> dict[str, list[Any]]:  # Any: JSON values
-    """Return the columns of a batch as JSON values, None for values that mean nothing; large payloads as buffers, not yet base64."""
+    """Return column → JSON values, None for omitted defaults; large payloads as buffers, not yet base64."""
     return {field.name: _json_values(field, batch.column(index)) for index, field in enumerate(batch.schema)}
 
 
@@ -419,7 +419,7 @@ def _json_values(field: pa.Field, column: pa.Array) -> list[Any]:  # Any: JSON v
 
 
 def _spoken(field: pa.Field, column: pa.Array) -> pa.Array:
-    """Return a column with null in place of the value that says nothing, such as one chunk."""
+    """Return a column with null in place of the default that the JSON omits, such as one chunk."""
     if field.name not in _NOTHING:
         return column
     nothing = scalar(_NOTHING[field.name], field.type)
@@ -427,7 +427,7 @@ def _spoken(field: pa.Field, column: pa.Array) -> pa.Array:
 
 
 def _large_values(column: pa.Array) -> list[pa.Buffer]:
-    """Return the values of a binary column without nulls, not copied; nothing when all of them are small."""
+    """Return the values of a binary column as buffers, not copied; an empty list if it has nulls or all are small."""
     if not len(column) or column.null_count:
         return []
     _, ends, data = column.buffers()

@@ -1,4 +1,4 @@
-"""Files of a dump that other processes write: what these are told, and what they say. Plain data, which travels."""
+"""Files of a dump that other processes write: their task, and the files they report. Picklable plain data."""
 
 from typing import Literal
 
@@ -10,8 +10,7 @@ Format = Literal["parquet", "jsonl"]
 
 
 class WrittenFile(Struct):
-    """A file of a dump: its day, rows and bytes, the machine that wrote it (by default this one), and values in it that cannot be
-    decoded."""
+    """A file of a dump; ``host``: the machine that wrote it ("": this one), ``undecoded``: undecodable values in it."""
 
     path: str
     day: int
@@ -22,10 +21,10 @@ class WrittenFile(Struct):
 
 
 class WriteTo(Struct, frozen=True):
-    """The directory (absolute) in which other processes write files of a dump, and how; a process that sees it finds the file
-    ``lock``.
+    """The directory (absolute) in which other processes write files of a dump, and how. ``lock``: a file of the dump; a
+    process that sees it sees the directory.
 
-    ``hidden``: columns that only say a row's day. ``redact``: as in ``DumpOptions``.
+    ``hidden``: columns that only determine a row's day. ``redact``: as in ``DumpOptions``.
     """
 
     directory: str

@@ -1,4 +1,4 @@
-"""What a process reads of entries, counted where it is read; Spark adds it up over its workers."""
+"""Counts the entries that a process reads; Spark sums the counts of its workers."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 
 
 class Read(NamedTuple):
-    """Entries that were read, their bytes, how many do not have the digest that they should have, and the processor time, in ms."""
+    """Counts of the entries read, of their bytes, and of wrong digests; and the processor time in ms."""
 
     entries: int = 0
     bytes: int = 0
@@ -16,14 +16,14 @@ class Read(NamedTuple):
 
 
 class Sum(Protocol):
-    """What numbers are added to."""
+    """A sum to which numbers can be added, such as Spark's accumulator."""
 
     def add(self, term: int) -> None:
         """Add a number."""
 
 
 class _Counts:
-    """What this process has read so far."""
+    """The counts of this process."""
 
     def __init__(self) -> None:
         self._read = Read()
@@ -34,7 +34,7 @@ class _Counts:
         self._read = Read(before.entries + entries, before.bytes + size_bytes, before.bad_digests + bad_digests)
 
     def now(self) -> Read:
-        """Return what was read, and the processor time, since this process began."""
+        """Return the counts, and the processor time, since the start of this process."""
         return self._read._replace(processor_ms=time.process_time_ns() // 1_000_000)
 
 
@@ -43,7 +43,7 @@ COUNTS = _Counts()
 
 @contextmanager
 def counted_by(sums: Sequence[Sum]) -> Iterator[None]:
-    """Add what the block reads to the sums of ``Read``'s fields; none: it is not counted."""
+    """Add the counts of the block to ``sums``, one per field of ``Read``; if empty, nothing is counted."""
     before = COUNTS.now()
     try:
         yield

@@ -1,8 +1,8 @@
-"""The local engine: one process a core, each running whole slices; failed slices are tried again, then listed.
+"""The local engine: one process per core, each running whole slices; failed slices are tried again, then listed.
 
-The processes have a pipe each to their parent, and end when that is closed. They never see Ctrl-C, which a terminal sends to
-everybody: who started them hears it, and ends them. A process that dies (out of memory, killed) takes with it only what it was
-given.
+Each process has a pipe to its parent, and ends when the pipe is closed. A terminal sends Ctrl-C to all processes: these
+ignore it, and the parent ends them. If a process dies (out of memory, killed), only the slices given to it are
+affected.
 """
 
 from __future__ import annotations
@@ -53,21 +53,21 @@ class LocalEngine(Struct):
 
     @property
     def slots(self) -> int:
-        """Processes to use at most."""
+        """The maximum number of processes."""
         return self.jobs or len(os.sched_getaffinity(0))
 
     @property
     def merges(self) -> bool:
-        """No: whoever takes the rows does."""
+        """False: the caller merges the rows."""
         return False
 
     def meet(self, pieces: Sequence[FileRange]) -> None:
-        """Do nothing: processes here see what this one sees."""
+        """Do nothing: local processes can read every file that this one can."""
 
     def run(self, operation: Operation, pieces: Sequence[FileRange], finished: Finished) -> Results:
-        """Yield (slice, its result) as slices end; ``finished`` is told each slice that ended, well or not.
+        """Yield (slice, its result) as slices end; ``finished`` is called for each slice that ends or fails.
 
-        While another run has all processes, this one reads here.
+        If another run uses all processes, the slices run in this one.
         """
         jobs = min(self.slots - len(self._busy), len(pieces))
         if jobs <= 1:
@@ -83,13 +83,13 @@ class LocalEngine(Struct):
     def reduce(
         self, operation: Reducing, pieces: Sequence[FileRange], finished: Finished, merged_by: Mapping[str, int]
     ) -> Iterator[pa.Table]:
-        """Yield the rows of all slices; whoever takes them merges them."""
+        """Yield the rows of all slices, not merged."""
         for _, table in self.run(operation, pieces, finished):
             yield table
             del table  # the consumer of its rows frees it
 
     def close(self) -> None:
-        """End its processes, also those at work."""
+        """End the engine's processes, also busy ones."""
         for worker in self._idle + self._busy:
             worker.kill()
         self._idle.clear()
@@ -128,7 +128,7 @@ class LocalEngine(Struct):
                     self._idle.append(worker)
 
     def _hand_out(self, operation: Operation, waiting: deque[Task], team: list[Worker], jobs: int) -> None:
-        """Give waiting slices to the processes that can take more, one after the other."""
+        """Give waiting slices to processes with room for more, in turn."""
         while len(team) < min(jobs, len(waiting)):
             team.append(self._idle.pop() if self._idle else start_worker(self.memory_bytes))
             self._busy.append(team[-1])
@@ -143,7 +143,7 @@ class LocalEngine(Struct):
                     waiting.popleft()
 
     def _hear(self, team: list[Worker], waiting: deque[Task]) -> Iterator[tuple[Task, Packed]]:
-        """Yield finished slices with their answers; a slice that is tried again comes later."""
+        """Wait for results; yield (slice, its result), and put slices to be retried back into ``waiting``."""
         by_pipe = {id(worker.connection): worker for worker in team if worker.tasks}
         for connection in wait([worker.connection for worker in by_pipe.values()]):
             worker = by_pipe[id(connection)]
@@ -159,7 +159,8 @@ class LocalEngine(Struct):
                 yield task, packed
 
     def _lose(self, worker: Worker, team: list[Worker], waiting: deque[Task]) -> list[tuple[Task, Packed]]:
-        """Drop a process that died. What it had is tried again, each alone; return what was alone in it: that is its fault."""
+        """Drop a process that died. Its slices are retried, each in a process of its own; return the failure of a slice
+        that already was alone in the process."""
         team.remove(worker)
         self._busy.remove(worker)
         reason = worker.end()
@@ -174,7 +175,7 @@ AHEAD = 2  # slices given to a process at once: enough to keep it busy, few enou
 
 
 class Task(Struct):
-    """A slice to run; ``tried``: how often it was; ``alone``: a process that had it died."""
+    """A slice to run; ``tried``: number of attempts so far; ``alone``: run it alone, as a process with it died."""
 
     piece: FileRange
     tried: int = 0
@@ -190,7 +191,7 @@ class Worker(Struct):
     _operation: Operation | None = None
 
     def can_take(self, task: Task) -> bool:
-        """Whether a task may be given to it now: one that is suspected of killing has a process for itself."""
+        """Whether a task may be given to this process now; one that may have killed a process gets its own."""
         if not self.tasks:
             return True
         return len(self.tasks) < AHEAD and not task.alone and not self.tasks[0].alone
@@ -208,7 +209,7 @@ class Worker(Struct):
         return self.tasks.popleft(), Packed(result, reason, out_of_memory)
 
     def end(self) -> str:
-        """End the process at once, whatever it does; return how it ended, when it had ended by itself."""
+        """Kill the process if it runs; return how it ended if it had ended by itself."""
         self.connection.close()
         self.process.join(0.5)  # a process that died is not always reaped when its pipe is closed
         code = self.process.exitcode
@@ -231,7 +232,7 @@ def start_worker(memory_bytes: int | None) -> Worker:
 
 
 def _serve(connection: Connection, memory_bytes: int | None) -> None:
-    """Run what comes, until the pipe is closed. Two threads keep it moving while the other side is busy."""
+    """Run the tasks that arrive until the pipe is closed. Two threads read and write it while a task runs."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if memory_bytes is not None:
         bound_process(memory_bytes)

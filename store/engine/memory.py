@@ -1,4 +1,4 @@
-"""``--memory``: how much a process that scans may use, and how large its slices are then."""
+"""``--memory``: a bound on the memory of each scanning process, and the slice size that fits into it."""
 
 import gc
 import resource
@@ -30,7 +30,7 @@ def check_memory(memory_bytes: int) -> None:
 
 
 def slice_bytes(memory_bytes: int | None) -> int:
-    """Return how large the slices of a process with this much memory are."""
+    """Return the slice size in bytes for a process with this much memory."""
     if memory_bytes is None:
         return SLICE_BYTES
     return min(SLICE_BYTES, max(LEAST_SLICE_BYTES, (memory_bytes - BASE_BYTES) // _SLICE_COPIES))
@@ -42,9 +42,9 @@ def cut_for(memory_bytes: int | None) -> Cut:
 
 
 def give_back() -> None:
-    """Give what was freed back to the system, before something large is read or written.
+    """Return freed memory to the system, before something large is read or written.
 
-    The C library and this thread's part of Arrow's pool keep tens of MiB for arrays like those before.
+    Otherwise the C library and this thread's part of Arrow's pool keep tens of MiB for further arrays.
     """
     import ctypes
 
@@ -64,7 +64,7 @@ def keep_loaded() -> None:
 
 
 def bound_process(memory_bytes: int) -> None:
-    """Let this process grow to this many bytes: asking for more is a MemoryError. Files that it maps do not count."""
+    """Limit this process to this many bytes: allocating more raises MemoryError. Mapped files do not count."""
     from numba.core.registry import cpu_target
 
     cpu_target.target_context.refresh()  # numba that finds no memory half way fails with a SystemError, or aborts
@@ -81,7 +81,7 @@ _BOUNDS: list[int] = []
 
 
 def own_memory_bytes() -> int | None:
-    """Return to how many bytes this process is ``bounded``; None: to no number."""
+    """Return the limit in bytes that ``bounded`` set for this process; None: no limit."""
     return _BOUNDS[-1] if _BOUNDS else None
 
 

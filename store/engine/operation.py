@@ -1,4 +1,4 @@
-"""Operations, the engines that run them, their progress, and results of slices as bytes, which a process or executor returns."""
+"""Operations, engines, progress, and the form in which a process or executor returns the result of a slice: bytes."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -29,10 +29,10 @@ class Operation(Protocol):
 
 
 class Reducing(Operation, Protocol):
-    """Picklable work on slices whose rows are merged afterwards, wherever they are."""
+    """Picklable work on slices whose rows are merged afterwards, in this process or on executors."""
 
     def merge(self, table: pa.Table) -> pa.Table:
-        """Return fewer rows for rows that belong together, and the others as they are."""
+        """Return the rows of a table, those that belong together merged into fewer."""
 
 
 class FailedSlice(Struct, frozen=True):
@@ -62,7 +62,7 @@ class Engine(Protocol):
 
     @property
     def memory_bytes(self) -> int | None:
-        """What one of its processes may use; None: it is not bounded."""
+        """The bytes that each of the engine's processes may use; None: no limit."""
 
     @property
     def slots(self) -> int:
@@ -70,10 +70,10 @@ class Engine(Protocol):
 
     @property
     def merges(self) -> bool:
-        """Whether ``reduce`` merges rows where they are made."""
+        """Whether the engine's processes merge rows in ``reduce``."""
 
     def meet(self, pieces: Sequence[FileRange]) -> None:
-        """See that what runs slices is there and sees their files, before work that takes long and would be lost if not."""
+        """Raise an error unless the engine's processes can start and read the files; for use before long work."""
 
     def run(self, operation: Operation, pieces: Sequence[FileRange], finished: Finished) -> Results:
         """Yield (slice, its result) in any order."""
@@ -83,15 +83,16 @@ class Engine(Protocol):
     ) -> Iterator[pa.Table]:
         """Yield the rows of all slices in any order, perhaps merged already.
 
-        ``merged_by``: columns whose equal values are to be brought together and merged, one column after the other, and about how
-        many values each has.
+        ``merged_by``: column → about how many values it has; rows with equal values in a column are merged, for one
+        column after the other.
         """
 
 
 class Packed(NamedTuple):
     """The Arrow IPC stream of a result (bytes or an Arrow buffer), or why it failed.
 
-    ``out_of_memory``: for lack of memory; ``lacking``: of a client or of credentials, which the machine does not have.
+    ``out_of_memory``: it failed for lack of memory; ``lacking``: because the machine lacks a client library or
+    credentials.
     """
 
     result: bytes | pa.Buffer | None
@@ -126,7 +127,7 @@ def pack_slice(operation: Operation, piece: FileRange, compression: str | None =
 
 
 def stream_of(schema: pa.Schema, batches: Iterable[pa.RecordBatch], compression: str | None = None) -> pa.Buffer:
-    """Return batches in Arrow's format of streams."""
+    """Return batches in Arrow's IPC stream format."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, schema, options=pa.ipc.IpcWriteOptions(compression=compression)) as stream:
         for batch in batches:
@@ -135,7 +136,7 @@ def stream_of(schema: pa.Schema, batches: Iterable[pa.RecordBatch], compression:
 
 
 def failed(error: Exception) -> Packed:
-    """Return why a slice has no result."""
+    """Return a ``Packed`` that says why a slice has no result."""
     if isinstance(error, (MemoryError, SystemError)):
         return Packed(None, f"out of memory: {error}" if str(error) else "out of memory", True)
     if isinstance(error, MissingComponent):
@@ -185,12 +186,12 @@ _FAILURE = pa.schema([("slice", pa.int64()), ("reason", pa.string()), ("out_of_m
 
 
 def reduced_schema(operation: Reducing) -> pa.Schema:
-    """Return the columns of an operation's rows, and those of rows that say which slice gave none, and why."""
+    """Return the columns of an operation's rows, and those of the rows that name a failed slice and the reason."""
     return pa.unify_schemas([operation.schema, _FAILURE])
 
 
 def reduce_slice(operation: Reducing, index: int, piece: FileRange) -> pa.Table:
-    """Return the rows of the slice with this index, in the columns of ``reduced_schema``, or the row that says why there are none."""
+    """Return a slice's rows with the columns of ``reduced_schema``, or one row with its index and why it failed."""
     try:
         return _widened(operation, pa.Table.from_batches(operation.run(piece), schema=operation.schema))
     except EXPECTED as error:
@@ -200,13 +201,13 @@ def reduce_slice(operation: Reducing, index: int, piece: FileRange) -> pa.Table:
 
 
 def merge_reduced(operation: Reducing, table: pa.Table) -> pa.Table:
-    """Return the rows of a table in these columns, merged; those of slices that gave none stay as they are."""
+    """Return a table of ``reduce_slice`` with the operation's rows merged; rows of failed slices stay as they are."""
     rows, failures = split_reduced(operation, table)
     return pa.concat_tables([_widened(operation, operation.merge(rows)), failures])
 
 
 def split_reduced(operation: Reducing, table: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """Return the operation's own rows, and those of slices that gave none."""
+    """Return (the operation's own rows, the rows of failed slices)."""
     is_failure = table["reason"].is_valid()
     rows = table.filter(pc.invert(is_failure)).select(operation.schema.names).cast(operation.schema)
     return rows, table.filter(is_failure)

@@ -1,8 +1,8 @@
 """Cutting bulk work: files → slices that any process, here or on a cluster, reads on its own.
 
-A record belongs to the slice in which it begins. A slice that starts inside a log finds its first record by structure and
-checksum; the slice before it ends exactly there when both are right. Who joins slices compares that (``store.index.scan``); a slice that
-nobody joins looks back (``store.scan.files``).
+A record belongs to the slice in which it begins. A slice that starts inside a log finds its first record by structure
+and checksum; if that is right, the slice before it ends exactly there. Code that joins slices checks this
+(``store.index.scan``); a slice that is used alone reads some bytes before its start (``store.scan.files``).
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -19,7 +19,7 @@ LEAST_SLICE_BYTES = 1 << 20
 
 
 class Cut(Struct, frozen=True):
-    """How finely to cut: slices of about ``slice_bytes``; with ``slices`` that many of equal size over all files."""
+    """How to cut files: slices of about ``slice_bytes`` or, with ``slices``, this many of equal size over all files."""
 
     slice_bytes: int = SLICE_BYTES
     slices: int = 0
@@ -31,8 +31,8 @@ _USUAL = Cut()
 class FileRange(Struct, frozen=True):
     """One slice of a file: its path or URL, kind, file id in the store (−1: none), and the range of bytes to read.
 
-    ``seek``: ``start`` was cut anywhere; the first record at or after it is searched for. ``limit``: the file is read as if it
-    ended there, whatever was appended since (−1: to its end).
+    ``seek``: ``start`` is an arbitrary offset, from which the first record is searched for. ``limit``: the file is read
+    as if it ended there, without what was appended since (−1: to its end).
     """
 
     path: str
@@ -63,18 +63,18 @@ def filled(items: Iterable[_T], weigh: Callable[[_T], int], full: int, most: int
 
 
 def files_of(piece: FileRange) -> Iterable[str]:
-    """Return the paths or URLs that a slice lies in: entries of a topic may lie in several."""
+    """Return the paths or URLs of the files of a slice; a slice of a topic's entries may have several."""
     files: dict[int, str] = getattr(piece, "files", {-1: piece.path})
     return files.values()
 
 
 def kind_of(path: str) -> FileKind:
-    """Return what a file's name, or its URL, says it is."""
+    """Return the kind of a file, from its name or URL."""
     return FileKind.JOURNAL if path.partition("?")[0].endswith(".txn") else FileKind.ENTRY_LOG
 
 
 def plan_slices(files: Iterable[tuple[str, int, int]], cut: Cut = _USUAL) -> list[FileRange]:
-    """Cut files (path, file id, bytes) into slices. Journals are never cut: their records do not prove themselves."""
+    """Cut files (path, file id, bytes) into slices. Journals are never cut: their record starts cannot be verified."""
     listed = list(files)
     total = sum(size for _, _, size in listed)
     target = cut.slice_bytes if not cut.slices else max(LEAST_SLICE_BYTES, -(-total // cut.slices))

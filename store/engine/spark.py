@@ -56,7 +56,8 @@ Answers = list[tuple[FileRange, Packed]]
 class SparkEngine(Struct):
     """Runs operations as Spark jobs; ``failed`` lists the slices without a result after a run.
 
-    ``memory_bytes`` bounds the Python processes of executors. ``about``: whose entries are read, for Spark's UI.
+    ``memory_bytes`` bounds the Python processes of executors. ``about``: the topic or store that is read, for Spark's
+    UI.
     """
 
     session: SparkSession
@@ -67,18 +68,18 @@ class SparkEngine(Struct):
 
     @property
     def merges(self) -> bool:
-        """Yes, on executors."""
+        """True: executors merge."""
         return True
 
     def meet(self, pieces: Sequence[FileRange]) -> None:
-        """See that the executors can read slices; raises what ``prepare_workers`` does."""
+        """Check that the executors can read slices; raises as ``prepare_workers``."""
         prepare_workers(self.session, pieces)
 
     def run(self, operation: Operation, pieces: Sequence[FileRange], finished: Finished) -> Results:
-        """Yield (slice, its result) as small jobs end; ``finished`` is told each slice that ended, well or not.
+        """Yield (slice, its result) as small jobs end; ``finished`` is called for each slice that ends or fails.
 
-        A slice that gave no result, or that took its executor with it, is tried once more in a job of its own. Raises
-        what ``prepare_workers`` does, MissingComponent (an executor lacks what a URL needs), Refused (Spark gave the job up).
+        A slice that failed, or killed its executor, is tried once more in a job of its own. Raises as
+        ``prepare_workers``, MissingComponent (an executor lacks a library for a URL), Refused (Spark gave up the job).
         """
         prepare_workers(self.session, pieces, needs_of(operation))
         before = len(self.failed)
@@ -103,11 +104,11 @@ class SparkEngine(Struct):
 
     @property
     def read(self) -> Read | None:
-        """What tasks read that came to their end, of repeated ones each time; None for Spark Connect, which does not say."""
+        """The counts of completed tasks, repetitions included; None for Spark Connect, which has none."""
         return Read(*(total.value for total in self._counting())) if self._counting() else None
 
     def _counting(self) -> list[Accumulator[int]]:
-        """Return what tasks add to: an accumulator for each field of ``Read``."""
+        """Return the accumulators to which tasks add, one per field of ``Read``."""
         if self._sums is None:
             count = 0 if is_connect(self.session) else len(Read._fields)
             self._sums = [self.session.sparkContext.accumulator(0) for _ in range(count)]
@@ -115,7 +116,7 @@ class SparkEngine(Struct):
 
     @property
     def slots(self) -> int:
-        """The cores of the executors; those of a cluster come and go, and a Connect server does not say."""
+        """The number of cores; on clusters, where executors come and go, at least ``_CLUSTER_SLOTS``."""
         cores = core_count(self.session)
         is_local = cores and (self.session.conf.get("spark.master") or "").startswith("local")
         return cores if is_local else max(cores, _CLUSTER_SLOTS)
@@ -169,7 +170,8 @@ class SparkEngine(Struct):
             finished(rest.popleft())
 
     def _collect(self, operation: Reducing, frame: DataFrame, rest: deque[FileRange], finished: Finished) -> pa.Table:
-        """Return the rows of a frame; as many slices leave ``rest`` as tasks that read one have ended. A stop cancels the job."""
+        """Run a frame's job and return its rows. For each task that ends, a slice is removed from ``rest`` and passed
+        to ``finished``; interrupting cancels the job."""
         tasks = len(rest)
 
         def tell() -> None:
@@ -190,7 +192,7 @@ class SparkEngine(Struct):
             pool.shutdown(wait=False, cancel_futures=True)
 
     def _ended_tasks(self, tasks: int) -> int:
-        """Return how many tasks have ended of the stage that now runs and has so many; 0 where Spark does not say."""
+        """Return how many tasks have ended of the running stage with ``tasks`` tasks; 0 if Spark does not report it."""
         if not core_count(self.session):
             return 0
         tracker = self.session.sparkContext.statusTracker()
@@ -200,7 +202,7 @@ class SparkEngine(Struct):
     def _run_jobs(
         self, operation: Operation, pieces: Sequence[FileRange], size: int
     ) -> Iterator[tuple[FileRange, Packed]]:
-        """Yield the answers of slices, ``size`` of them a job, several jobs at once; a stop cancels those that run."""
+        """Yield (slice, its result), ``size`` slices per job, several jobs at once; interrupting cancels them."""
         waiting = deque(pieces[start : start + size] for start in range(0, len(pieces), size))
         running: set[Future[Answers]] = set()
         self._counting()  # before threads do: each would count by sums of its own
@@ -233,7 +235,7 @@ class SparkEngine(Struct):
             pool.shutdown(wait=False, cancel_futures=True)
 
     def _frame(self, operation: Operation, group: Sequence[FileRange]) -> DataFrame:
-        """Return a frame of an answer for every slice of a group; raises DiskFull."""
+        """Return a frame whose rows are the results of a group's slices; raises DiskFull."""
         memory_bytes, sums = self.memory_bytes, self._counting()  # what the function below uses travels to executors
 
         def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -254,7 +256,7 @@ class SparkEngine(Struct):
             return self.session.range(0, len(group), 1, len(group)).mapInArrow(work, from_arrow_schema(PACKED))
 
     def _run_job(self, operation: Operation, group: Sequence[FileRange], frame: DataFrame) -> Answers:
-        """Return an answer for every slice of a group; a job whose workers died is one without a result for each."""
+        """Run a group's job; return (slice, its result) for each, failures for all if workers died."""
         name_jobs(self.session, operation, group, self.about)
         try:
             answers = frame.toArrow().to_batches()

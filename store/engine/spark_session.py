@@ -56,9 +56,10 @@ _REMOTE = re.compile(r"sc://.+|local(\[.+\])?")
 
 
 def cause_of(text: str) -> str:
-    """Return the innermost cause that a message with Java's or Python's traces names; its first line if it names none.
+    """Return the innermost cause in a message with Java's or Python's stack traces; its first line if there is no
+    cause.
 
-    Without secrets: Spark quotes URLs and settings.
+    Secrets are masked, because Spark quotes URLs and settings.
     """
     return hide_secrets(_cause_of(text))[:_TEXT_BYTES]
 
@@ -76,7 +77,7 @@ def _cause_of(text: str) -> str:
 
 
 def text_of(error: Exception) -> str:
-    """Return what Spark says in an error; one of py4j asks the JVM for it, which may have ended."""
+    """Return the text of an error from Spark; py4j gets it from the JVM, which may have ended."""
     from py4j.protocol import Py4JError
 
     try:
@@ -86,7 +87,8 @@ def text_of(error: Exception) -> str:
 
 
 def job_error(text: str, spills: Mapping[str, str] | None = None) -> StoreError:
-    """Return the error for a job that Spark gave up with this message; ``spills``: as ``workers.spill_directories`` returns."""
+    """Return the error for a job that Spark gave up with this message; ``spills``: as from
+    ``workers.spill_directories``."""
     cause = cause_of(text)
     if _FULL.search(text):
         on = _HOST.search(text)
@@ -118,7 +120,7 @@ def job_error(text: str, spills: Mapping[str, str] | None = None) -> StoreError:
 
 
 def check_form(master: str | None, remote: str | None) -> None:
-    """Raise InvalidValue for what Spark would not take for a master or a Connect server, which it says after seconds only."""
+    """Raise InvalidValue for a master or Connect server that Spark would reject, which takes it seconds."""
     if remote and not _REMOTE.fullmatch(remote):
         shown = hide_url(remote)
         raise InvalidValue(
@@ -132,7 +134,7 @@ def check_form(master: str | None, remote: str | None) -> None:
 
 
 def check_address(url: str) -> None:
-    """Raise Refused unless something listens at a URL (spark://host:port or sc://host:port); other URLs are Spark's to judge.
+    """Raise Refused unless a server listens at a URL (spark://host:port or sc://host:port); other URLs are not checked.
 
     Raises InvalidValue for a host or port that cannot be one.
     """
@@ -232,7 +234,7 @@ def _java_version(java: Path) -> int | None:
 
 
 def hide_traceback() -> None:
-    """Have Spark's worker that this process is send the error that ends it as one line; elsewhere do nothing."""
+    """If this process is a Spark worker, make it report its fatal error in one line; otherwise do nothing."""
     if os.environ.get("SPARK_PYTHON_RUNTIME") == "PYTHON_WORKER":
         os.environ["SPARK_HIDE_TRACEBACK"] = "1"  # which pyspark.util reads after the error was raised
 
@@ -243,7 +245,7 @@ PACKED = (".py", ".avsc", ".json")
 
 
 def pack_code(folder: Path) -> Path:
-    """Return a .zip in a folder with our package as it is imported here, its compiled kernels, and the data that it reads."""
+    """Write a .zip of this package, with bytecode and data files, into a folder; return its path."""
     archive = folder / "pulsar_admin_toolkit.zip"
     root = Path(__file__).parents[2]
     with ZipFile(archive, "w", ZIP_DEFLATED, compresslevel=1) as zipped:
@@ -257,9 +259,9 @@ def pack_code(folder: Path) -> Path:
 
 
 def _compiled(path: Path) -> bytes:
-    """Return what Python compiled of a module's current source, to be loaded whatever time a source has; empty for nothing.
+    """Return the bytecode of a module's source, valid for any modification time of the source; empty if there is none.
 
-    From an archive Python keeps nothing compiled, so every process of every executor would compile all that it imports.
+    Python does not cache bytecode of an archive, so every process of every executor would compile all imported modules.
     """
     try:
         raw, source = Path(importlib.util.cache_from_source(path)).read_bytes(), path.stat()
@@ -272,18 +274,18 @@ def _compiled(path: Path) -> bytes:
 
 
 def is_stopped(session: SparkSession) -> bool:
-    """Whether a classic session was stopped; one of Spark Connect says so itself."""
+    """Whether a classic session was stopped; False for Spark Connect, which raises an error itself."""
     return not is_connect(session) and session.sparkContext._jsc is None
 
 
 def core_count(session: SparkSession) -> int:
-    """Return how many cores the executors of a session have in all; 0 for Spark Connect, which does not say."""
+    """Return the number of cores of a session's executors together; 0 for Spark Connect, which does not report it."""
     return 0 if is_connect(session) else session.sparkContext.defaultParallelism
 
 
 def name_jobs(session: SparkSession, step: object, pieces: Sequence[FileRange], about: str) -> None:
-    """Name the jobs that this thread starts, for Spark's UI: the command is their group; the step, what it is about and its files are
-    their description, which the UI takes for HTML."""
+    """Name the jobs that this thread starts, for Spark's UI: their group is the command; their description has the
+    step, ``about`` and the files, escaped, because the UI displays it as HTML."""
     if not is_connect(session):
         what = f"{type(getattr(step, 'reduction', step)).__name__}{about and f' of {about}'}: {counted(len(pieces), 'slice')}"
         said = escape(clean_text(f"{what}, the first of {hide_url(pieces[0].path)}"), quote=False)
@@ -291,14 +293,14 @@ def name_jobs(session: SparkSession, step: object, pieces: Sequence[FileRange], 
 
 
 def executor_count(session: SparkSession) -> int:
-    """Return how many executors a session has now, none where its driver runs all; 0 for Spark Connect, which does not say."""
+    """Return the current number of a session's executors; 0 if the driver runs all tasks, and for Spark Connect."""
     if is_connect(session):
         return 0
     return len(session.sparkContext._jsc.sc().statusTracker().getExecutorInfos()) - 1  # the driver is one of them
 
 
 def has_executor(session: SparkSession) -> bool:
-    """Whether anything runs the jobs of a session now; what Spark Connect does not say is taken to be so."""
+    """Whether a session has executors, or a driver that runs tasks; always true for Spark Connect."""
     return is_connect(session) or _is_in_driver(session) or executor_count(session) > 0
 
 
@@ -331,8 +333,8 @@ def ship_code(session: SparkSession) -> None:
 def open_session(options: SparkOptions) -> Iterator[SparkSession]:
     """Open a session, and stop it at the end; ``workers.prepare_workers`` sends our code to its executors.
 
-    Raises MissingComponent (no pyspark, no Java), InvalidValue (no such kind of master), Refused (the master or the Connect server
-    does not exist).
+    Raises MissingComponent (no pyspark, no Java), InvalidValue (invalid master), Refused (the master or the Connect
+    server cannot be reached).
     """
     for module in ("pyspark", "pandas"):
         require(module, "--spark", instead="run without --spark")
@@ -375,7 +377,7 @@ def _connect(options: SparkOptions) -> SparkSession:
 
 
 def _check_server(url: str) -> None:
-    """Raise TimeoutError unless a server speaks gRPC at a URL (sc://…), for which pyspark waits more than ten minutes."""
+    """Raise TimeoutError unless a gRPC server answers at a URL (sc://…): pyspark would wait more than ten minutes."""
     if not url.startswith("sc://"):
         return
     from pyspark.sql.connect.client import DefaultChannelBuilder  # which names the packages that it needs
@@ -396,9 +398,10 @@ def _is_local(options: SparkOptions) -> bool:
 
 
 def _sockets(options: SparkOptions, folder: str) -> dict[str, str]:
-    """Return how JVMs and Python talk: over TCP a task waits twice for an acknowledgement, 40 ms each.
+    """Return Spark's settings for Unix domain sockets between JVM and Python: over TCP a task waits twice for 40 ms.
 
-    A JVM that is killed leaves its sockets behind, hence the folder; executors elsewhere have a folder of their own.
+    The sockets are in ``folder``, because a JVM that is killed leaves them behind; executors elsewhere use a folder of
+    their own.
     """
     if not _is_local(options):
         return {f"{_SOCKET}.enabled": "true"}
@@ -453,7 +456,7 @@ def _children() -> set[int]:
 
 
 def _end_jvm() -> None:
-    """End the JVM of the session that was stopped, and wait for that: pyspark leaves it to its own exit."""
+    """End the JVM of the stopped session, and wait until it has ended: pyspark does that only when it exits."""
     from pyspark import SparkContext
 
     gateway, SparkContext._gateway, SparkContext._jvm = SparkContext._gateway, None, None
@@ -470,9 +473,9 @@ def _end_jvm() -> None:
 
 
 def memory_settings(memory_bytes: int | None) -> dict[str, str]:
-    """Return what ``--memory`` means to Spark, for one Python process a core of an executor.
+    """Return Spark's settings for ``--memory``, with one Python process per core of an executor.
 
-    Slices travel through the JVMs, which get as much as a process; what the processes take is overhead to a cluster manager.
+    Slices pass through the JVMs, whose heap is as large as a process; the processes' memory counts as overhead.
     """
     if memory_bytes is None:
         return {}
@@ -483,7 +486,7 @@ def memory_settings(memory_bytes: int | None) -> dict[str, str]:
 
 @contextmanager
 def _quiet(verbose: bool) -> Iterator[None]:
-    """Give the JVM that starts in the block a stderr of its own, for its whole life: its log is not output of ours."""
+    """Redirect the stderr of the JVM started in the block, for its whole life: its log is not our output."""
     if verbose:
         yield
         return

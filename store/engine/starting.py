@@ -1,4 +1,4 @@
-"""Starting a process with a pipe to it, which Ctrl-C does not reach. Imports little: what runs there decides what it loads."""
+"""Starts processes with pipes, which Ctrl-C does not reach. It imports little, so a process loads only what it runs."""
 
 import multiprocessing
 import signal
@@ -35,7 +35,7 @@ def start_process(target: Callable[..., None], *arguments: object) -> tuple[Conn
 
 
 def fork_process(target: Callable[..., None]) -> tuple[Connection, Any]:
-    """Do the same with a copy of this process, which costs nearly nothing; for one that has a single thread and no store open."""
+    """Do as ``start_process`` by forking, which is cheap; this process must have one thread and no open store."""
     context = multiprocessing.get_context("fork")
     ours, theirs = context.Pipe()
 
@@ -55,7 +55,8 @@ def fork_process(target: Callable[..., None]) -> tuple[Connection, Any]:
 
 @contextmanager
 def _without_interrupts() -> Iterator[None]:
-    """Start the server that processes are forked from with SIGINT blocked, which they inherit; a SIGINT to us waits.
+    """Start the server from which processes are forked with SIGINT blocked, which they inherit; SIGINT is delayed here
+    meanwhile.
 
     Raises NotWritable if its socket cannot be made: a system allows about 100 bytes for a socket's path.
     """

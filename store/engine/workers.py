@@ -1,7 +1,9 @@
-"""What the machines of a Spark cluster have, asked before the first job: their Python, its packages, our code, and the files to read.
+"""Checks the machines of a Spark cluster before the first job: their Python, its packages, our code, and the files to
+read.
 
-A classic session asks by a script that executors run without Spark's Python worker, so a machine without any Python, or with another
-version of it, also answers. Spark Connect does not say which Python its executors run, so the executors are asked.
+In a classic session, executors run a script without Spark's Python worker, so that machines without Python, or with
+another version, also report. With Spark Connect, which does not tell which Python its executors run, a function runs in
+the Python worker.
 """
 
 from __future__ import annotations
@@ -102,7 +104,8 @@ def answer(request: Mapping[str, Any]) -> dict[str, Any]:  # Any: JSON
         return digest.hexdigest()
 
     def first_bytes(path: str, end: int) -> list[str]:
-        """Return why a file cannot be read up to ``end``, and a digest of bytes that never change, those after its header."""
+        """Return [why the file cannot be read up to ``end``, "" if it can; digest of the bytes after its header, which
+        never change]."""
         try:
             with open(path, "rb") as file:
                 file.seek(1024)
@@ -123,7 +126,7 @@ def answer(request: Mapping[str, Any]) -> dict[str, Any]:  # Any: JSON
 
 
 class _Found(NamedTuple):
-    """What an executor says: what ``answer`` returned (empty: nothing), else why it did not."""
+    """The report of an executor: the result of ``answer``, or empty with the reason, ``said``."""
 
     host: str
     said: str
@@ -131,18 +134,18 @@ class _Found(NamedTuple):
 
 
 def needs_of(operation: object) -> tuple[str, ...]:
-    """Return the modules that an operation imports beside those that all do."""
+    """Return the modules that an operation imports beside those that every operation imports."""
     return getattr(operation, "needs", ())
 
 
 def prepare_workers(
     session: SparkSession, pieces: Iterable[FileRange] = (), needs: Iterable[str] = (), *, again: bool = False
 ) -> None:
-    """See that the executors of a session can read slices, and send our code to them unless all have it.
+    """Check that the executors of a session can read slices, and send our code to them unless all have it.
 
-    One file of each directory is looked for on every executor, once in a session unless ``again``. ``needs``: modules of ``_SOMETIMES``.
-    Raises MissingComponent (a Python that lacks a package, or is another one), NotOnWorkers (a file that is missing or differs),
-    Refused (the cluster gives up).
+    Every executor checks one file of each directory, once per session unless ``again``. ``needs``: modules of
+    ``_SOMETIMES``. Raises MissingComponent (a Python that lacks a package, or is another one), NotOnWorkers (a file
+    that is missing or differs), Refused (the cluster gives up).
     """
     if not has_executors(session):
         return
@@ -168,7 +171,7 @@ def prepare_workers(
 
 
 def spill_directories(session: SparkSession) -> dict[str, str]:
-    """Return host → the directories in which its executors keep what they have no memory for; "": of hosts under another name."""
+    """Return host → the directories to which its executors spill data; "": for hosts with other names."""
     directories = {one.host: _OF_SESSION.sub("", one.has.get("spill", "")) for one in _THERE.get(session, ())}
     everywhere = {*directories.values()} or {session.conf.get("spark.local.dir", None) or ""}
     return {"": everywhere.pop() if len(everywhere) == 1 else ""} | directories
@@ -176,7 +179,7 @@ def spill_directories(session: SparkSession) -> dict[str, str]:
 
 @contextmanager
 def sending(session: SparkSession) -> Iterator[None]:
-    """Raise DiskFull if a block that makes a frame finds no room on this machine's disk for what pyspark is to send to tasks."""
+    """Raise DiskFull if, in the block, this machine's disk has no room for data that pyspark sends to tasks."""
     try:
         with redirect_stderr(StringIO()):  # it prints a traceback
             yield
@@ -205,7 +208,8 @@ def _file_of_each_folder(pieces: Iterable[FileRange]) -> dict[str, tuple[str, in
 def wait_for(session: SparkSession, jobs: Collection[Future[Any]], meanwhile: Callable[[], None] | None = None) -> None:
     """Return when the first of some jobs of a session has ended; ``meanwhile`` is called now and then.
 
-    Spark waits for executors without an end and without a word: a warning says so, and in the end MissingComponent, which stops the jobs.
+    Spark silently waits for executors for ever: after some time this warns, and later it stops the jobs and raises
+    MissingComponent.
     """
     alone_since, is_told = time.monotonic(), False
     while not wait(jobs, _LOOK_S, FIRST_COMPLETED).done:
@@ -234,7 +238,7 @@ def wait_for(session: SparkSession, jobs: Collection[Future[Any]], meanwhile: Ca
 
 
 def _ask(session: SparkSession, request: Mapping[str, Any]) -> list[_Found]:  # Any: JSON
-    """Return an answer of each executor; none where they cannot be asked. Raises Refused, MissingComponent."""
+    """Return a report of each executor; none if they cannot be queried. Raises Refused, MissingComponent."""
     ask = _ask_python if is_connect(session) else _ask_shell
     names = "hashlib, json, os, socket, sys"
     program = (
@@ -264,7 +268,7 @@ def _ask(session: SparkSession, request: Mapping[str, Any]) -> list[_Found]:  # 
 
 
 def _ask_shell(session: SparkSession, program: str, request: str) -> list[str]:
-    """Ask by a shell, of as many tasks as there are cores: they start at once, so every executor has some."""
+    """Return reports of a shell command, in as many tasks as cores: they start at once, so every executor has some."""
     program += "\nprint(json.dumps(answer(json.loads(sys.stdin.readline()))))\n"
     # What a Python says last, or the shell of one that is not there; who writes to it never finds it gone.
     script = 'said=$({ "$@"; cat >/dev/null; } 2>&1 | tail -n 1); printf "%s|%s|%s\\n" "$HOSTNAME" "$PWD" "$said"'
@@ -276,7 +280,7 @@ def _ask_shell(session: SparkSession, program: str, request: str) -> list[str]:
 
 
 def _ask_python(session: SparkSession, program: str, request: str) -> list[str]:
-    """Ask by a function in Spark's Python worker."""
+    """Return reports made by a function in Spark's Python worker."""
 
     def ask(_: int) -> str:
         names: dict[str, Any] = {}  # Any: what the program defines
@@ -331,7 +335,8 @@ def _check_python(there: Sequence[_Found], version_here: str, needed: Mapping[st
 
 
 def _check_files(there: Sequence[_Found], here: Sequence[tuple[str, str, str]]) -> None:
-    """Raise NotOnWorkers for a file (path, why it cannot be read here, digest) that an executor has not, or another one."""
+    """Raise NotOnWorkers for a file (path, why it cannot be read here, digest) that an executor lacks, or has in
+    another version."""
     for number, (path, failure, digest) in enumerate(here):
         if failure:
             continue  # who reads it says so
@@ -348,7 +353,7 @@ def _check_files(there: Sequence[_Found], here: Sequence[tuple[str, str, str]]) 
 
 
 def _version(package: str) -> str:
-    """Return the version that is installed here, which is one that works together."""
+    """Return the version of a package installed here, "*" if none is; executors are told to install it."""
     try:
         return version(package)
     except PackageNotFoundError:

@@ -1,1 +1,1 @@
-"""The location and time index: building it, writing it, and making it again from the files."""
+"""The location and time index: building, writing, checking and rebuilding it from the files."""

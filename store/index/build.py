@@ -1,7 +1,7 @@
 """Files → index rows: scanned in this process or by an engine, committed in groups of slices.
 
-A transaction holds the index rows of a group and the catalogue rows that say how far each of its files is indexed. Whatever
-stops the process, the same work called again with the rows of the catalogue continues after the last group.
+A transaction holds the index rows of a group and the catalogue rows that say how far each of its files is indexed.
+After any interruption, calling ``index_files`` again with the rows of the catalogue continues after the last group.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Scanning(Struct, frozen=True):
 
 
 class Scanned(Protocol):
-    """How far the scan of a file is; fields as in ``FileScan``."""
+    """How far a file has been scanned; fields as in ``FileScan``."""
 
     problems: list[Problem]
     next_offset: int
@@ -69,7 +69,7 @@ class Scanned(Protocol):
 
 
 class _Step(NamedTuple):
-    """A scanned stretch of a log: its bytes and their runs; ``scan`` has how far the file was scanned."""
+    """A scanned part of a log: its number of bytes and its runs; ``scan``: how far the file is scanned after it."""
 
     log: files.LogFile
     scan: Scanned
@@ -94,7 +94,7 @@ def ledger_digests(txn: Txn, also: Iterable[Node] = (), but: DigestType | None =
 
 
 class SeenDigests:
-    """Gathers the digest types of ledgers, but for those of one, as their metadata is seen."""
+    """Collects the digest types of ledgers from their metadata, except for ledgers of one given type."""
 
     def __init__(self, but: DigestType | None = None) -> None:
         self._left_out = (None, but)
@@ -242,7 +242,7 @@ def part_of(store: Store, log: files.LogFile) -> Slice:
 
 
 def _scan_here(store: Store, logs: Iterable[files.LogFile], how: Scanning) -> Iterator[_Step]:
-    """Yield a step a batch, one file after the other; of a file at a URL a step a slice."""
+    """Yield a step per batch, file by file; for a file at a URL, a step per slice."""
     for log in logs:
         if is_url(log.place(store.path)):
             from pulsar_admin.store.engine.local import LocalEngine
@@ -266,7 +266,7 @@ def _scan_here(store: Store, logs: Iterable[files.LogFile], how: Scanning) -> It
 
 
 def _scan_on(engine: Engine, store: Store, logs: Iterable[files.LogFile], how: Scanning) -> Iterator[_Step]:
-    """Yield a step a slice: those of a file in order, those of several files as they come."""
+    """Yield a step per slice: in order within a file, in any order between files."""
     from pulsar_admin.store.index.scan import (  # bring pyarrow, which a scan in this process does without
         EngineScan,
         ScanRuns,
@@ -306,7 +306,7 @@ def _scan_on(engine: Engine, store: Store, logs: Iterable[files.LogFile], how: S
 
 
 def _has_vanished(store: Store, log: files.LogFile, how: Scanning) -> bool:
-    """Whether the file of a log is gone and the scan tolerates that, which it is then told."""
+    """Whether the file of a log is gone and the caller tolerates that; calls ``how.vanished`` then."""
     if how.vanished is None or log.locate(store.path).exists():
         return False
     how.vanished(log)

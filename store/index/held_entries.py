@@ -14,7 +14,7 @@ from pulsar_admin.store.db.files import FileMode, LogFile, iter_logs
 
 
 class HeldEntries:
-    """Entries by ledger and file; in memory as long as a transaction takes."""
+    """Collects entry ids by ledger and file, in memory until the transaction writes them."""
 
     def __init__(self) -> None:
         self._entries: dict[tuple[int, int], BitMap64] = {}
@@ -35,10 +35,10 @@ class HeldEntries:
 
 
 def note_copies(txn: Txn, logs: Iterable[LogFile]) -> None:
-    """Begin to record copies as soon as the catalogue and the new logs are of more than one bookie.
+    """Begin to record copies as soon as the catalogue and the new logs come from more than one bookie.
 
-    For the bookie that was there before, the location index says everything. A store of several bookies made by a
-    version that recorded no copies has none until its index is rebuilt.
+    The copies of a bookie imported before are taken from the location index. A store of several bookies from a version
+    that recorded no copies has none until its index is rebuilt.
     """
     if has_copies(txn) or len(_bookies(logs)) < 2:
         return

@@ -72,7 +72,7 @@ def _problems(rows: Iterable[LocationRow], logs: Mapping[int, Path]) -> Iterator
 
 
 def _problem(row: LocationRow, log: IO[bytes]) -> str:
-    """Return the problem at the place that a row names, "" for a complete record of the row's entry."""
+    """Return why the place that a row names has no complete record of the row's entry, "" if it has one."""
     offset = row.pos - _SIZE_BYTES
     name = f"{log_file_name(row.log_id)} @ {offset:#x}"
     head = os.pread(log.fileno(), _RECORD_HEAD.size, offset) if offset >= HEADER_BYTES else b""

@@ -1,4 +1,5 @@
-"""Entry logs of ours under ``entries/``: the ids of their ledgers, writing them in BookKeeper's own format, and indexing what was written.
+"""Entry logs that this toolkit writes into ``entries/``, in BookKeeper's own format: ids for their ledgers, writing,
+indexing.
 
 Log format: docs/formats/entry-log.md.
 """
@@ -45,7 +46,7 @@ def _check_size(size_bytes: int, entry_id: int) -> None:
 
 
 class LogWriter:
-    """Writes entry logs ``own-<hex>.log`` into a directory: a new one before a record that would pass the size limit.
+    """Writes entry logs ``own-<hex>.log`` into a directory, and starts a new one before the size limit is passed.
 
     Use in ``with``: all written files are deleted unless ``finish`` was reached.
     """
@@ -168,9 +169,10 @@ class LogWriter:
 
 
 def index_own_file(store: Store, txn: Txn, path: Path, digest_types: Mapping[int, DigestType]) -> LogFile:
-    """Catalogue and index one written entry log within ``txn``; raises IndexCorrupt if reading it gives anything else than was written.
+    """Catalogue and index one written entry log within ``txn``; raises IndexCorrupt if the file is not as it was
+    written.
 
-    ``digest_types``: of its ledgers.
+    ``digest_types``: ledger id → digest type, of its ledgers.
     """
     from pulsar_admin.store.index.writer import Indexer
     from pulsar_admin.store.scan.files import FileScan, LedgerDigests, Slice
@@ -219,7 +221,7 @@ def _describe(path: Path, store_path: Path, file_id: int) -> LogFile:
 
 
 def next_own_ledgers(store: Store, txn: Txn) -> own_ledgers.OwnLedgers:
-    """Return the ids given so far; before the first one, where they begin. Looks at the source's sequence then."""
+    """Return the ids given so far; if there are none, where they begin, by the source's sequence."""
     own = own_ledgers.find_own_ledgers(txn)
     above = own_ledgers.largest_ledger_id(txn) + 1
     if own is not None:

@@ -1,9 +1,9 @@
-"""Whether files have exactly what a store's index says of them, which executors find out: they index the files of a scan again, ledger by
-ledger, and return a digest of each ledger's rows. They also read the databases of bookies, and compare, ledger by ledger, a sum of the
-places to which the rows lead with that of the records which the scan finds.
+"""Checks a store's index against the files on executors, which return digests instead of records.
 
-A scan needs to bring no more if all is well; ``store.index.rebuild`` finds damage, and where it is, ``store.sources.index_places`` which
-rows lead astray.
+Executors index the files anew, ledger by ledger, and return a digest of each ledger's rows. They also read the bookies'
+databases of entry locations, and compare, per ledger, the sum of the locations in the rows with the sum of those of the
+scanned records. If everything agrees, nothing else is needed. Otherwise ``store.index.rebuild`` finds what differs, and
+``store.sources.index_places`` which database rows point to a wrong location.
 """
 
 import json
@@ -51,15 +51,15 @@ _LOG = getLogger("pulsar_admin.store.engine.workers")  # what it says is shown
 
 
 class Database(NamedTuple):
-    """A bookie's database of places, by the directory of the entry logs to which it leads."""
+    """A bookie's database of entry locations, and the directory of the entry logs that the locations refer to."""
 
     path: Path
     logs: Path
 
 
 class DatabaseRange(FileRange, frozen=True, eq=False):
-    """Rows of the database with this ``number``, from the key ``first`` to before ``last``; ``state``: of its files. An executor that does
-    not see it, or another one at its place, says so: it needs to see no file."""
+    """Rows of the database ``number``, from key ``first`` to ``last`` (excluded). ``state`` identifies the database's
+    files: an executor that lacks them, or sees others, reports that, so ``files`` is empty."""
 
     number: int = -1
     first: bytes = b""
@@ -69,18 +69,20 @@ class DatabaseRange(FileRange, frozen=True, eq=False):
 
 
 class Proof(NamedTuple):
-    """Whether the index is proven, ``of_index``; and for each database of which every block was read, the ledgers whose rows are not proven
-    to lead to their entries' records."""
+    """``of_index``: whether the index is proven. ``astray``: for each database that was read completely, the ledgers
+    whose rows are not proven to point to their entries' records."""
 
     of_index: bool = False
     astray: Mapping[Path, Collection[int]] = {}
 
 
 class DigestRows(ScanFile[None], frozen=True):
-    """The runs of slices by part of the ledgers; merged, a digest of the index's rows of each ledger. ``logs``: those scanned.
+    """Operation that returns the runs of a slice, divided by ledger; ``merge`` turns them into a digest of each
+    ledger's index rows.
 
-    ``databases``: file id → the number of the database that leads there. Sums of places, of records and of a database's rows, are
-    ``ledgers`` and ``digests`` beside its number; merged, ``astray`` has (number, ledger) of those that differ.
+    ``logs``: the scanned files. ``databases``: file id → number of the database that points into the file. Rows with
+    such a ``database`` have sums of locations, of records or of database rows, by ledger in ``ledgers`` and
+    ``digests``; ``merge`` returns the (number, ledger) whose sums differ as ``astray``.
     """
 
     COLUMNS = ("part", "place", *Runs.COLUMNS, "database", *_FOUND)
@@ -137,7 +139,7 @@ class DigestRows(ScanFile[None], frozen=True):
         yield packed_row(self.schema, *(b"" for _ in self.COLUMNS), json.dumps(state).encode())
 
     def merge(self, table: pa.Table) -> pa.Table:
-        """Return one row for the runs of each part; those that say how slices ended stay as they are."""
+        """Return one row for each part of the ledgers; rows that say how slices ended stay as they are."""
         of_parts: dict[bytes, list[dict[str, Any]]] = {}  # Any: bytes, and the state's text
         for row in table.to_pylist():
             of_parts.setdefault(row["part"], []).append(row)
@@ -195,7 +197,7 @@ def _places(log_id: int, offsets: Array) -> Array:
 
 
 def _astray(found: Iterable[Mapping[str, Any]]) -> bytes:  # Any: bytes
-    """Return (number of a database, ledger) where its rows do not add up to the places of the records, one after the other."""
+    """Return the (number of a database, ledger) whose sums of the database's and the records' locations differ."""
     sums: tuple[dict[tuple[int, int], int], ...] = ({}, {})
     for row in found:
         if row["database"]:
@@ -210,7 +212,7 @@ def _astray(found: Iterable[Mapping[str, Any]]) -> bytes:  # Any: bytes
 
 
 def digest_ledgers(txn: Txn) -> dict[int, bytes]:
-    """Return a digest of each ledger's rows of the index."""
+    """Return ledger id → digest of its rows in the index."""
     digests: dict[int, Any] = {}  # Any: hashlib's object
     for database in (*DERIVED, "copies"):
         for key, value in txn.items(database):
@@ -224,10 +226,10 @@ def digest_ledgers(txn: Txn) -> dict[int, bytes]:
 
 
 def prove(txn: Txn, logs: Sequence[LogFile], databases: Sequence[Database], engine: Engine, advance: Advance) -> Proof:
-    """Return whether an engine that merges finds every row of the index again in the files, and no damage that is not known; and which
-    ledgers' rows of databases lead to records that it finds.
+    """Check the index, and the databases of entry locations, against the files; ``engine`` must merge rows.
 
-    Nothing is proven where it cannot tell: a slice failed, or began elsewhere than the one before it ended. Raises SourceChanged.
+    The index is proven if the files give exactly its rows, and no damage that it does not know. It is not if a slice
+    failed, or began elsewhere than the one before it ended. Raises SourceChanged.
     """
     store = txn.store
     blank = [replace(log, path=str(log.locate(store.path).absolute()), next_offset=0) for log in logs]
@@ -284,7 +286,7 @@ def prove(txn: Txn, logs: Sequence[LogFile], databases: Sequence[Database], engi
 
 
 def _ranges_of(number: int, database: Path) -> Iterator[DatabaseRange]:
-    """Yield the parts of a database, none if it cannot be opened."""
+    """Yield ranges that together cover a database; none if it cannot be opened."""
     with suppress(StoreError, OSError):
         state = database_state(database)
         for first, last in cut_database(database):
@@ -298,7 +300,7 @@ def _problems(
     pieces: Iterable[FileRange],
     ends: Mapping[tuple[int, int], Mapping[str, Any]],  # Any: JSON
 ) -> list[tuple[int, int]] | None:
-    """Return (file, offset) of the damage that slices met; None unless each begins where the one before it ended."""
+    """Return (file id, offset) of the damage in the slices; None unless each begins where the one before ended."""
     reached: dict[int, int] = {}
     places: list[tuple[int, int]] = []
     for piece in pieces:

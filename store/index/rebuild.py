@@ -1,7 +1,8 @@
-"""Making the location and time index again from the files, and comparing it with the one that is there.
+"""Rebuilding the location and time index from the files, and comparing it with the existing one.
 
-The index is built in a scratch store first. ``rebuild_index`` then moves it into the store in one transaction: whatever stops it,
-the store has the old index or the new one. What it had built stays, and the next rebuild of the same files takes it up.
+The index is built in a scratch store first. ``rebuild_index`` then moves it into the store in one transaction: after
+any interruption, the store has the old index or the new one. The scratch store stays, and the next rebuild of the same
+files continues it.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ _SCRATCH = "rebuild.unfinished"
 
 
 class Difference(Struct, frozen=True):
-    """A row that differs from the files: "missing" from the store, "surplus", or "different"."""
+    """A row of the index that differs from what the files give: "missing" from the store, "surplus", or "different"."""
 
     database: str
     key: bytes
@@ -106,7 +107,7 @@ def build_index(
 
 
 def _blank(store: Store, log: LogFile) -> LogFile:
-    """Return the catalogue row of a file that is to be scanned from its beginning, with a path that is also valid elsewhere."""
+    """Return a file's catalogue row as for a scan from its beginning, with an absolute path."""
     return replace(
         log,
         path=str(log.locate(store.path).absolute()),
@@ -149,7 +150,7 @@ def _identity_of(path: Path) -> str | None:
 
 
 def _identity(store: Store, logs: Sequence[LogFile], verify: bool) -> str:
-    """Return what must be equal for one rebuild to continue another: options, ledgers' digests, and the files."""
+    """Return a digest of what must be equal for one rebuild to continue another: options, digest types, files."""
     with store.read() as txn:
         known = [column.tolist() for column in ledger_digests(txn)]
     files = []

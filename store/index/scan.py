@@ -1,4 +1,4 @@
-"""A file scanned by an engine for the writer of the index: cut into slices that run side by side, put together again in order."""
+"""Scans a file for the index with an engine: slices run in parallel, and their results are joined in order."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
@@ -46,7 +46,7 @@ class ScanFile(Struct, Generic[Part], frozen=True):
         return pa.schema([*((name, pa.binary()) for name in self.COLUMNS), ("state", pa.string())])
 
     def encode(self, batch: Records, piece: FileRange) -> Iterable[bytes]:
-        """Return the values of a batch that are kept."""
+        """Return the values to keep of a batch, one per column of ``COLUMNS``."""
         raise AssertionError
 
     def decode(self, columns: list[pa.Buffer]) -> Part:
@@ -54,7 +54,7 @@ class ScanFile(Struct, Generic[Part], frozen=True):
         raise AssertionError
 
     def run(self, piece: FileRange) -> Iterator[pa.RecordBatch]:
-        """Yield the rows."""
+        """Yield a row per batch of the slice, and a last one with the state at its end."""
         part = Slice(piece.path, piece.kind, piece.start, piece.end, piece.seek)
         if not is_url(piece.path):
             scan = FileScan(part, self.digests, self.verify, leaves_cache=self.LEAVES_CACHE, lengths=dict(self.lengths))
@@ -182,7 +182,7 @@ class EngineScan(Struct, Generic[Part]):
         return self.pieces[self._due] if self._due < len(self.pieces) else None
 
     def take(self, piece: FileRange, table: pa.Table) -> Iterator[tuple[FileRange, list[Part]]]:
-        """Take the result of a piece; yield (slice, its parts) of every one that was due, with the fields above up to date."""
+        """Accept a slice's result; update the fields and yield (slice, its parts) of all that are next in order."""
         self._early[piece] = table
         while (due := self.missing) in self._early:
             assert due is not None
@@ -191,7 +191,7 @@ class EngineScan(Struct, Generic[Part]):
             yield due, parts
 
     def _lacks_lengths(self, state: dict[str, Any]) -> bool:  # Any: JSON
-        """Whether a slice may be read otherwise by what the entries before it count: at damage, and where a ledger's first is too long."""
+        """Whether a slice depends on the lengths in entries before it: damage, or a ledger's too long first entry."""
         if not self._lengths:
             return False
         return any(ledger_id < 0 for _, _, _, ledger_id, _ in state["problems"]) or any(
@@ -202,7 +202,7 @@ class EngineScan(Struct, Generic[Part]):
         )
 
     def _join(self, piece: FileRange, table: pa.Table) -> list[Part]:
-        """Return the parts of the next slice; one that begins elsewhere than the last ended is scanned again, here."""
+        """Return the parts of the next slice; if it does not begin where the last ended, it is scanned again here."""
         is_first = piece.start == self.slice.start
         if not is_first and self.next_offset >= piece.end:
             return []  # inside the last record
@@ -228,16 +228,16 @@ class EngineScan(Struct, Generic[Part]):
 
 
 class EngineLog(EngineScan[Part], Generic[Part]):
-    """A whole file scanned by ``engine`` (None: this process), like ``FileScan``; ``batches`` gives the operation's parts instead of
-    records.
+    """Like ``FileScan`` for a whole file that ``engine`` (None: this process) scans; ``batches`` yields the operation's
+    parts instead of records.
 
-    At most ``ROUND_SLICES`` results wait here.
+    At most ``ROUND_SLICES`` results are in memory.
     """
 
     engine: Engine | None = None
 
     def batches(self) -> Iterator[Part]:
-        """Yield the parts in file order; raises SourceChanged, EntryLogCorrupt for a slice that could not be read here either."""
+        """Yield the parts in file order; raises SourceChanged, EntryLogCorrupt for a slice unreadable here too."""
         engine = self.engine or LocalEngine(1, own_memory_bytes())
         pieces = self.plan(cut_for(engine.memory_bytes))
         for start in range(0, len(pieces), ROUND_SLICES):

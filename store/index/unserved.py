@@ -65,7 +65,7 @@ def index_unserved(store: Store, txn: Txn, marks: unserved.Marks | None = None, 
 
 
 def has_moved(store: Store, txn: Txn, marks: unserved.Marks) -> bool:
-    """Whether the marks, or the bookies' indexes, have changed since ``index_unserved`` looked."""
+    """Whether the marks, or the bookies' indexes, have changed since the last ``index_unserved``."""
     return unserved.read_journal_marks(txn) != marks or unserved.read_index_states(txn) != _index_states(store)
 
 
@@ -132,7 +132,7 @@ def _start(log: LogFile, marks: unserved.Marks) -> int | None:
 def _of_copies(
     txn: Txn, logs: Mapping[int, LogFile], starts: Mapping[int, int | None], doubted: Collection[int], located: Located
 ) -> Iterator[Found]:
-    """Yield the entries that no bookie serves, of journals that a start does not read completely, and of entry logs."""
+    """Yield, with several bookies, the unserved entries of journals that a start skips in part, and of entry logs."""
     if not doubted and not located:
         return
     suspects = {file_id for file_id, log in logs.items() if log.kind == FileKind.ENTRY_LOG and log.disk in located}
@@ -151,7 +151,7 @@ def _of_copies(
 
 
 def _off_index(txn: Txn, logs: Mapping[int, LogFile], located: Located) -> Iterator[Found]:
-    """Yield what entry logs of a store of one bookie have and its index does not lead to."""
+    """Yield the entries in entry logs of a store of one bookie to which the bookie's index does not point."""
     if not located:
         return
     from pulsar_admin.store.index.held_entries import HeldEntries, hold  # brings pyroaring, for few stores
@@ -168,7 +168,8 @@ def _off_index(txn: Txn, logs: Mapping[int, LogFile], located: Located) -> Itera
 
 
 def _of_blocks(txn: Txn, starts: Mapping[int, int | None], doubted: Collection[int]) -> Iterator[Found]:
-    """Yield the same of a store of one bookie: the index names a journal where no entry log has an entry."""
+    """Yield the unserved entries of journals in a store of one bookie: there the store's index names a journal only for
+    an entry that is in no entry log."""
     if not doubted:
         return
     entry_ids: dict[tuple[int, int], list[int]] = {}
@@ -196,7 +197,8 @@ def _of_blocks(txn: Txn, starts: Mapping[int, int | None], doubted: Collection[i
 def _without_replayed(
     store: Store, found: Collection[Found], journals: Collection[tuple[LogFile, int | None]]
 ) -> list[Found]:
-    """Return the entries without those that a start reads from its bookie's journals, each from its offset on; raises OSError."""
+    """Return the entries without those that a start replays from ``journals`` of its bookie, each from its offset on;
+    raises OSError."""
     from pyroaring import BitMap64
 
     replayed: dict[int, BitMap64] = {ledger_id: BitMap64() for ledger_id, _, _ in found}

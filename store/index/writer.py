@@ -99,7 +99,7 @@ class Copies:
         return differs
 
     def _marks(self, file_id: int, offsets: Array) -> Array:
-        """Return the length and digest fields of the records at these offsets, u8 (n, 16)."""
+        """Return 16 bytes, the length and digest fields, of the records at these offsets, as u8 (n, 16)."""
         marks = np.zeros((len(offsets), _MARK_BYTES), np.uint8)
         starts = offsets.astype(np.int64) + _LENGTH_AT
         first = 0
@@ -186,7 +186,7 @@ class Indexer:
                 self._txn.put("entries", key, value)
 
     def finish(self) -> None:
-        """Write the time rows of every ledger that got records, and which file has which."""
+        """Write the time rows of ledgers with new records and, for several bookies, the entries of each file."""
         self._txn.put_all("times", _iter_times(self._txn, self._seen))
         if self._held is not None:
             add_copies(self._txn, self._held)
@@ -263,7 +263,7 @@ class Indexer:
 
 
 class _Part:
-    """One run: records of a block in one file. ``starts``: where its optional columns begin."""
+    """One run of ``runs``: records of one location block in one file. ``starts``: where its optional columns begin."""
 
     __slots__ = ("_runs", "_starts", "file_id", "offsets", "run", "sizes")
 
@@ -290,7 +290,7 @@ class _Part:
         return self._runs.slots[start : start + self.run.length]
 
     def hold(self, held: HeldEntries) -> None:
-        """Add the entries to the held ones."""
+        """Add the run's entries to ``held``."""
         run, first = self.run, self.run.block << BLOCK_BITS
         if run.has_holes:
             held.add(run.ledger_id, self.file_id, first + self.slots().astype("<i8"))

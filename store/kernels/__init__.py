@@ -1,1 +1,1 @@
-"""Compiled loops over bytes and columns. They import no other room of the store but ``proto``, for the numbers of fields."""
+"""Compiled loops over bytes and columns. They import no other package of the store but ``proto``, for field numbers."""

@@ -1,4 +1,4 @@
-"""The columns of scanned records and the bits of their flags: what readers of tables need without the compiled kernels."""
+"""The columns of scanned records and the bits of their flags; importing them does not load the compiled kernels."""
 
 import numpy as np
 

@@ -1,6 +1,6 @@
 """Kernel of compaction over entries: framing and metadata as spans and numbers.
 
-It knows well-formed entries; what it cannot read is marked ``STRANGE`` and kept whole. Layouts: docs/formats/message.md,
+It reads well-formed entries; any other is marked ``STRANGE`` and kept whole. Layouts: docs/formats/message.md,
 compacted-ledger.md.
 """
 # mypy: disallow-untyped-defs=False, disallow-untyped-calls=False, disallow-incomplete-defs=False, check-untyped-defs=False
@@ -99,7 +99,7 @@ def _clear(row, begin, end):
 
 @part()
 def _read_id(data, fields, row):
-    """Read ``u32 a | MessageIdData(a) | u32 b`` of a compacted entry; False when it is none."""
+    """Read ``u32 a | MessageIdData(a) | u32 b`` of a compacted entry; return False if the bytes are not that."""
     at, end = row.start, row.end
     if end - at < 8:
         return False
@@ -118,7 +118,7 @@ def _read_id(data, fields, row):
 
 @part()
 def _read_front(data, row, verify):
-    """Find the metadata after broker metadata and checksum; False when the framing or the checksum is wrong."""
+    """Find the metadata after broker metadata and checksum; return False if the framing or the checksum is wrong."""
     row.front_end, checked, start, end = frame(data, row.start, row.end)
     if start < 0:
         return False
@@ -130,7 +130,7 @@ def _read_front(data, row, verify):
 
 @part()
 def _read_metadata(data, fields, row):
-    """Read the MessageMetadata; False when it is none or lacks a required field."""
+    """Read the MessageMetadata; return False if it is not valid or lacks a required field."""
     seen = read_message(data, row.meta_start, row.meta_end, fields)
     if seen & METADATA.required != METADATA.required:
         return False
@@ -164,7 +164,7 @@ def _read_metadata(data, fields, row):
 
 @part()
 def _read_indexes(data, row):
-    """Read the messages of the batch that are still in it, in one field or one field each."""
+    """Read the indexes of the messages that compaction retained in the batch: in one packed field, or one each."""
     at, end = row.meta_start, row.meta_end
     while at < end:
         tag, value, start, at = read_field(data, at, end)
@@ -207,7 +207,7 @@ def frame_whole(data, rows, chosen, partition, out, starts):
     """Write ``u32 a | MessageIdData(a) | u32 b | entry(b)`` of every entry of ``chosen`` into ``out``; fills ``starts``, one more for the
     end.
 
-    An entry of a compacted ledger keeps the id it has, another gets one with ``partition``.
+    An entry of a compacted ledger keeps its id; any other gets one with ``partition``.
     """
     at = 0
     for k in range(chosen.shape[0]):

@@ -1,14 +1,14 @@
 """How a kernel runs: compiled by numba for many rows, by Python itself for few.
 
-To load numba and a compiled function takes half a second; in that time Python goes through some ten thousand rows. So each
-kernel that others call says how many rows its arguments have, and the first ``LITTLE_ROWS`` of a process are left to Python. Once
-they are used up, or more come at once, every kernel is compiled. Whoever calls sees no difference.
+Loading numba and a compiled function takes half a second, in which Python processes some ten thousand rows. So each
+public kernel declares how its number of rows follows from its arguments, and Python runs the first ``LITTLE_ROWS`` rows
+of a process. When these are used up, or a call has more, every kernel is compiled. Callers see no difference.
 
-Both run the same source. What a kernel does to its arguments is the same, as for Python
+Both run the same source, with the same effect on its arguments. When Python runs it,
 
 - arrays of numbers are memoryviews: an element is an int, which does not wrap; ``np.int64`` and the like make it wrap;
-- a row of a structured array is one of ctypes: a field keeps the low bits of a stored value, as with numba;
-- what should be faster than that, or wraps, has a plain form of its own: ``@NAME.plain_form``.
+- a row of a structured array is a ctypes structure: a field keeps the low bits of a stored value, as with numba;
+- a function that would be too slow like that, or that wraps, has a separate plain form: ``@NAME.plain_form``.
 """
 
 import sys
@@ -30,18 +30,18 @@ _PLAIN, _COMPILED = "plain", "compiled"
 
 
 class Meter:
-    """How many rows this process still leaves to Python."""
+    """Counts how many more rows this process runs in Python instead of compiling."""
 
     def __init__(self, left: int = LITTLE_ROWS) -> None:
         self.left = left
 
     def expect(self, rows: int) -> None:
-        """Have everything compiled from now on when so many ``rows`` as will come are not few."""
+        """Have all kernels compiled from now on if the expected ``rows`` exceed ``LITTLE_ROWS``."""
         if rows > LITTLE_ROWS:
             self.left = 0
 
     def takes(self, rows: int) -> bool:
-        """Whether so many ``rows`` are few enough; counts them."""
+        """Count ``rows``; return whether Python may run them."""
         self.left = max(self.left - rows, 0)
         return self.left > 0
 
@@ -52,7 +52,7 @@ METER = Meter()
 class Part:
     """A function that kernels call; ``options`` are numba's.
 
-    With ``machine``, its compiled form has its name in that module, and the function itself is the plain one.
+    ``machine``: the module with the compiled form, under the same name; the function itself is then the plain form.
     """
 
     def __init__(self, function: Function, machine: str = "", **options: Any) -> None:
@@ -62,22 +62,22 @@ class Part:
         self._plain = function if machine else None
 
     def plain_form(self, function: Function) -> Function:
-        """Have Python run ``function`` in place of the source; for use as a decorator."""
+        """Set ``function`` as the form that Python runs; for use as a decorator."""
         self._plain = function
         return function
 
     def __call__(self, *arguments: Any) -> Any:
-        """Run it compiled."""
+        """Run the compiled form."""
         return self.compiled(*arguments)
 
     @cached_property
     def plain(self) -> Function:
-        """What Python runs."""
+        """The form that Python runs."""
         return self._plain or _function_in(_PLAIN, self._function)
 
     @cached_property
     def compiled(self) -> Any:
-        """What numba runs: compiled when it is called first, and kept for other processes."""
+        """The form that numba compiles at the first call, and caches for other processes."""
         if self._machine:
             return getattr(import_module(self._machine), self.__name__)
         from pulsar_admin.store.kernels.machine_code import machine_code
@@ -86,7 +86,8 @@ class Part:
 
 
 class Kernel(Part):
-    """A kernel that other modules call. ``rows``: the argument whose length is the amount of work, or that counts it."""
+    """A kernel that other modules call. ``rows``: the name of the argument whose length is the number of rows, or a
+    function of the arguments that returns it."""
 
     def __init__(self, function: Function, rows: Rows, **options: Any) -> None:
         super().__init__(function, **options)
@@ -121,7 +122,7 @@ def kernel(rows: Rows, **options: Any) -> Callable[[Function], Kernel]:
 
 
 def _function_in(form: str, function: Any) -> FunctionType:
-    """Return ``function`` among the PLAIN or the COMPILED forms of what its module knows."""
+    """Return a copy of ``function`` whose global names refer to the PLAIN or the COMPILED forms of other parts."""
     found = FunctionType(function.__code__, _names_in(form, function.__module__), function.__name__)
     found.__qualname__ = function.__qualname__
     return found
@@ -188,7 +189,7 @@ def _plain_argument(value: Any) -> Any:
 
 
 class _Rows:
-    """A structured array: ``rows[i]`` is a row, ``rows[i:]`` are the others."""
+    """A structured array for Python: ``rows[i]`` is a ctypes structure, a slice is another ``_Rows``."""
 
     def __init__(self, data: memoryview, dtype: np.dtype[np.void]) -> None:
         self._data, self._dtype, self._row_bytes = data, dtype, dtype.itemsize
@@ -197,7 +198,7 @@ class _Rows:
         self._row_at = row.from_buffer_copy if data.readonly else row.from_buffer
 
     def array(self, dtype: np.dtype[np.void]) -> np.ndarray[Any, Any]:
-        """Return the rows as numpy has them."""
+        """Return the rows as a numpy array of this dtype."""
         return np.frombuffer(self._data, dtype)
 
     def __getitem__(self, index: Any) -> Any:  # an int or a slice

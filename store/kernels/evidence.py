@@ -1,4 +1,4 @@
-"""Kernel over the heads of entries: who sent each, and with which numbers. Layouts: docs/formats/message.md."""
+"""Kernel over the heads of entries: the sender and its sequence ids. Layouts: docs/formats/message.md."""
 
 import numpy as np
 
@@ -30,7 +30,7 @@ SENT = np.dtype(
 
 @kernel("starts")
 def read_sent(data, starts, ends, sent):
-    """Fill ``sent`` from the entry payloads data[starts[i]:ends[i]], of which only the heads need be there."""
+    """Fill ``sent`` from the entry payloads data[starts[i]:ends[i]], of which ``data`` need only have the heads."""
     fields = new_fields()
     for i in range(starts.shape[0]):
         _read_one(data, starts[i], ends[i], fields, sent[i])

@@ -1,8 +1,9 @@
-"""The parts of kernels that only the processor has, for numba: instructions, and loops around them; see ``store.kernels.wire``, ``crc``.
+"""Parts of kernels that use processor instructions, for numba; ``store.kernels.wire`` and ``store.kernels.crc`` have
+plain forms.
 
-A CRC's state goes in and out without the final inversion. CRC-32C runs on the processor's instruction where there is one (SSE 4.2):
-three lanes at once over 768 bytes, as one instruction waits three cycles for the one before, put together by the tables that pass a
-state over 256 zero bytes.
+The state of a CRC is passed in and out without the final inversion. CRC-32C uses the processor's instruction if it
+exists (SSE 4.2): three lanes at once over 768 bytes, because the instruction has a latency of three cycles. Tables that
+advance a state over 256 zero bytes combine the lanes.
 """
 
 from typing import Any
@@ -34,7 +35,7 @@ def _tables(polynomial: int) -> Table:
 
 
 def _lane_tables(first: Table) -> Table:
-    """Return four tables (one for each byte of a state) that pass a state over _LANE_BYTES zero bytes."""
+    """Return four tables (one for each byte of a state) that advance a state over _LANE_BYTES zero bytes."""
     states = (np.arange(256, dtype=np.uint32)[None, :] << np.array([[0], [8], [16], [24]], np.uint32)).astype(np.uint32)
     for _ in range(_LANE_BYTES):
         states = (states >> 8) ^ first[states & 0xFF]
@@ -101,7 +102,7 @@ def prefetch(typingctx: Any, array: Any, offset: Any) -> Any:  # Any: numba's ty
 
 @intrinsic
 def move(typingctx: Any, out: Any, at: Any, source: Any, start: Any, count: Any) -> Any:
-    """memcpy: a loop over bytes is compiled to a loop over bytes, as the arrays might overlap."""
+    """Copy bytes with memcpy: numba compiles a loop to single byte moves, because the arrays might overlap."""
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         to = context.make_array(signature.args[0])(context, builder, arguments[0]).data

@@ -1,10 +1,12 @@
-"""Functions compiled by numba, and the folder of ours in which their machine code is kept for other processes.
+"""Compiles functions with numba, and caches their machine code for other processes in this toolkit's own folder.
 
-By itself numba keeps it beside the source, where ``pip uninstall`` leaves it, or below the user's ``numba``, a folder for each place that
-an archive of ours is sent to. And it takes it for current while that one file is the same, though what a function calls in other files is
-compiled into it. So our folder has a name of all that machine code is made from: no two versions write the same file.
+By default numba caches beside the source, where ``pip uninstall`` leaves the files, or in the user's cache directory,
+with a folder for each path at which an archive of this package is unpacked. It also considers the code current as long
+as the function's own file is unchanged, although functions of other files are compiled into it. So the folder here is
+named by a digest of everything that the machine code depends on: no two versions write the same file.
 
-Processes that need the same function at once, as Spark's do on a new machine, do not all compile it: one does, the others wait and load.
+If several processes need a function at once, as Spark's do on a new machine, one compiles it; the others wait and load
+it.
 """
 
 from __future__ import annotations
@@ -40,7 +42,8 @@ config: Any = import_module("numba.core.config")
 
 
 def machine_code(**options: Any) -> Callable[[Callable[..., Any]], Any]:
-    """Return a decorator that has a function compiled when it is called first, or loaded where that was done; ``options`` are numba's."""
+    """Return a decorator: functions are loaded from the cache or compiled at the first call; ``options`` are
+    numba's."""
 
     def decorate(function: Callable[..., Any]) -> Any:  # Any: numba's dispatcher
         compiled = njit(boundscheck=False, **options)(function)
@@ -54,8 +57,8 @@ def machine_code(**options: Any) -> Callable[[Callable[..., Any]], Any]:
 
 @cache
 def _folder() -> Path | None:
-    """Return the folder of ours: in NUMBA_CACHE_DIR, else where the user's caches are, else one for the user in the directory of
-    temporary files; None where nothing can be written."""
+    """Return this toolkit's folder: in NUMBA_CACHE_DIR, else in the user's cache directory, else a folder for the user
+    in the directory of temporary files; None if none of them is writable."""
     if config.CACHE_DIR:
         return Path(config.CACHE_DIR, _FOLDER)
     usual = Path(caching.AppDirs(_FOLDER, False).user_cache_dir)  # a relative one where there is no home
@@ -76,7 +79,7 @@ def _folder() -> Path | None:
 
 @cache
 def _digest(package: str) -> str:
-    """Return what stands for numba and the source of the kernels and of ``package``, whose functions may call them."""
+    """Return a digest of numba's version and the sources of the kernels and of ``package``, which calls them."""
     found = sha256(__version__.encode())
     for name in sorted({package, __package__}):
         for file in sorted(files(name).iterdir(), key=lambda file: file.name):
@@ -86,7 +89,7 @@ def _digest(package: str) -> str:
 
 
 class _Locator(caching._CacheLocator):
-    """Where the machine code of one function is."""
+    """Tells numba where to cache the machine code of a function."""
 
     def __init__(self, function: FunctionType) -> None:
         self._line = function.__code__.co_firstlineno
@@ -94,7 +97,7 @@ class _Locator(caching._CacheLocator):
 
     @classmethod
     def from_function(cls, function: FunctionType, file: str) -> _Locator | None:
-        """Return the place of ``function``; None where nothing can be written there."""
+        """Return the locator for ``function``; None if the folder is not writable."""
         if _folder() is None:
             return None
         found = cls(function)
@@ -109,11 +112,11 @@ class _Locator(caching._CacheLocator):
         return os.path.join(_folder() or "", self._digest)
 
     def get_source_stamp(self) -> str:
-        """Return what must be the same for machine code to be current."""
+        """Return the digest of which a change makes cached machine code invalid."""
         return self._digest
 
     def get_disambiguator(self) -> str:
-        """Return what tells functions of one name apart."""
+        """Return the function's line, which distinguishes functions of the same name."""
         return str(self._line)
 
 
@@ -122,7 +125,7 @@ class _Kept(caching.CompileResultCacheImpl):
 
 
 class _Files(caching.IndexDataCacheFile):
-    """Files that end with a digest, which pickle does not read: what a crash of the machine left of one is as if it was not there."""
+    """Cache files with a digest at the end, which unpickling ignores; an incomplete file counts as missing."""
 
     def _dump(self, kept: Any) -> bytes:  # Any: numba's
         raw: bytes = super()._dump(kept)
@@ -136,7 +139,7 @@ class _Files(caching.IndexDataCacheFile):
 
 
 def _is_whole(path: str, start: bytes = b"") -> bool:
-    """Whether the file ``path`` has ``start``, and then what its digest is of; not where it does not exist or cannot be read."""
+    """Whether the file ``path`` begins with ``start`` and its digest fits the rest; False if it is unreadable."""
     try:
         raw = Path(path).read_bytes()
     except OSError:
@@ -146,8 +149,8 @@ def _is_whole(path: str, start: bytes = b"") -> bool:
 
 
 class _Turn:
-    """The right to compile what goes into a folder, which one process of a machine has at a time; held until what it was taken for, and
-    what that calls, is compiled."""
+    """The right to compile into a cache folder, which one process of a machine has at a time, until the function for
+    which it was taken, and the functions that it calls, are compiled."""
 
     def __init__(self) -> None:
         self.depth = 0
@@ -179,7 +182,7 @@ _TURN = _Turn()
 
 
 def _in_turn(compile_for: Callable[[Any], Any]) -> Callable[[Any], Any]:  # Any: numba's
-    """Return a dispatcher's ``compile`` that gives its turn back when it is done, also where it fails."""
+    """Wrap a dispatcher's ``compile`` so that the turn is released when it ends or fails."""
 
     def compile_in_turn(signature: Any) -> Any:  # Any: numba's
         with global_compiler_lock:
@@ -196,7 +199,7 @@ def _in_turn(compile_for: Callable[[Any], Any]) -> Callable[[Any], Any]:  # Any:
 
 @cache
 def _say_first_use(folder: str) -> None:
-    """Log why nothing seems to happen, on a terminal alone, where ``folder`` has no machine code yet."""
+    """On a terminal, if ``folder`` has no machine code yet, log once that compiling takes a while."""
     if os.isatty(2) and not any(Path(folder).glob("*.nbi")):
         logging.getLogger(__name__).warning(_FIRST_USE)
 

@@ -1,7 +1,7 @@
-"""Kernels that take entries apart into messages: spans of keys, properties and payloads.
+"""Kernels that split entries into messages: spans of keys, properties and payloads.
 
-They know well-formed entries only. Others, and rare ones (chunks, transactions, encryption), are left as SLOW to the ordinary
-reader (``store.model.messages``), which explains it. Layouts: docs/formats/message.md.
+They read well-formed entries only. Malformed and rare ones (chunks, transactions, encryption) are marked SLOW, for the
+ordinary reader (``store.model.messages``), which also reports errors. Layouts: docs/formats/message.md.
 """
 
 from typing import Any
@@ -155,7 +155,7 @@ def _are_varints(data, at, end):
 
 
 def _messages_in(heads: Any) -> int:
-    """Return how many messages ``heads`` say that they have; one that says too few has no more either."""
+    """Return the number of messages that ``heads`` claim; a head that claims too few still yields no more."""
     batches = heads["messages"][heads["kind"] == BATCHED]
     return len(heads) + int(batches.clip(0, LITTLE_ROWS).sum())
 
@@ -263,7 +263,7 @@ def _place(message, entry, index, body_start, body_end):
 
 @part(forceinline=True)
 def _fill_message(message, fields, seen, slots):
-    """Fill what MessageMetadata and SingleMessageMetadata, whose ``slots`` differ, both say of a message."""
+    """Fill the columns that MessageMetadata and SingleMessageMetadata have in common; ``slots``: of their fields."""
     message.sequence_id = _number(fields, seen, slots.sequence_id, 0)
     message.event_ms = _number(fields, seen, slots.event_time, 0)
     message.null_value = _number(fields, seen, slots.null_value, 0) != 0

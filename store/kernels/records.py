@@ -1,8 +1,7 @@
 """The one-pass kernel: entry-log records → columns (ids, places, digests, times, counts); and payloads → records.
 
-Reading knows the happy path only: contiguous records that validate. At anything else it stops and says where; the caller asks
-``store.codec.entrylog`` (the reference reader) how to go on. Layouts: docs/formats/entry-log.md, entry.md,
-message.md.
+Reading handles contiguous valid records only. At anything else it stops and returns the offset; the caller continues
+with ``store.codec.logscan``, the reference reader. Layouts: docs/formats/entry-log.md, entry.md, message.md.
 """
 
 import struct

@@ -1,4 +1,4 @@
-"""Kernels of compaction over messages: batches as spans, keys as 128-bit hashes, the latest of each."""
+"""Kernels of compaction over messages: spans of messages in batches, and each key's latest, by 128-bit hashes."""
 # mypy: disallow-untyped-defs=False, disallow-untyped-calls=False, disallow-incomplete-defs=False, check-untyped-defs=False
 
 from typing import Any
@@ -46,8 +46,8 @@ _SECOND_SEED = np.uint64(0xD1B54A32D192ED03)
 def read_slots(data, scratch, rows, slots, firsts):
     """Fill ``slots`` with the messages of ``rows``, and ``firsts``[i] with the number of the first of entry i; returns how many.
 
-    A message alone and the last chunk of one are a slot; so are the messages of a batch. A batch that is not as many whole
-    messages as it says becomes STRANGE.
+    A slot is an unbatched message, the last chunk of a message, or a message of a batch. A batch with another number of
+    whole messages than it claims becomes STRANGE.
     """
     count = 0
     fields = new_fields()
@@ -72,9 +72,11 @@ def read_slots(data, scratch, rows, slots, firsts):
 
 @part(inline="always")
 def _read_alone(row, slot):
-    """Read the size of a message alone (upstream ``AbstractTwoPhaseCompactor.extractKeyAndSize``, 4.0.8 and 4.2.4).
+    """Read the size of an unbatched message (upstream ``AbstractTwoPhaseCompactor.extractKeyAndSize``, 4.0.8 and
+    4.2.4).
 
-    4.0 takes the whole entry for the value where no size is stated, which so is never null, and does not look at ``null_value``.
+    Without a stated size, 4.0 uses that of the whole entry, so that the value is never null, and ignores
+    ``null_value``.
     """
     older = row.plain_bytes if row.flags & HAS_PLAIN_SIZE else row.end - row.front_end
     newer = row.plain_bytes if row.flags & HAS_PLAIN_SIZE else row.end - row.meta_end
@@ -86,7 +88,7 @@ def _read_alone(row, slot):
 
 @part()
 def _walk(plain, row, fields, slots):
-    """Fill ``slots`` with the messages of one batch; returns how many, −1 when the bytes are none."""
+    """Fill ``slots`` with the messages of one batch; return their number, −1 if the bytes are not a batch."""
     count = 0
     at = row.plain_start
     while at < row.plain_end:
@@ -173,11 +175,12 @@ def _hash_plainly(data, start, length):
 
 @kernel(lambda _, rows, slots, *__: len(slots))
 def add_keys(buffers, rows, slots, firsts, progress, table):
-    """Enter the keyed messages of ``rows`` into ``table`` = (hashes, hashes, last), latest wins; returns whether all went in.
+    """Enter the keyed messages of ``rows`` into ``table`` = (hashes, hashes, last), latest wins; return whether all
+    were entered.
 
-    ``buffers``: data and scratch, which spans are offsets into. ``last`` is ordinal << 1 | is null value, EMPTY where nothing is.
-    ``progress``: i64 [entry to go on with, ordinal of the first message here, keys in the table]; stops with a table that is
-    half full.
+    ``buffers``: data and scratch, which spans are offsets into. ``last``: ordinal << 1 | is null value, EMPTY in a free
+    place. ``progress``: i64 [entry to continue with, ordinal of its first message, keys in the table]. Stops when the
+    table is half full.
     """
     first_hashes, second_hashes, last = table
     mask = np.uint64(last.shape[0] - 1)
@@ -206,9 +209,10 @@ def add_keys(buffers, rows, slots, firsts, progress, table):
 
 @kernel(lambda keys, *_: len(keys[2]))
 def merge_keys(keys, progress, table):
-    """Enter ``keys`` = (hashes, hashes, last) into ``table``, the larger ``last`` wins; returns whether all went in.
+    """Enter ``keys`` = (hashes, hashes, last) into ``table``, the larger ``last`` wins; return whether all were
+    entered.
 
-    ``progress``: i64 [key to go on with, keys in the table]; stops with a table that is half full.
+    ``progress``: i64 [key to continue with, keys in the table]. Stops when the table is half full.
     """
     first_hashes, second_hashes, last = table
     mask = np.uint64(last.shape[0] - 1)
@@ -243,13 +247,13 @@ def move_keys(source, target):
 
 
 def _keys_in(last: Any, _: Any) -> int:
-    """Return how many keys there are; numpy passes over empty places."""
+    """Return the number of keys in a table; numpy skips free places quickly."""
     return int(np.count_nonzero(last != EMPTY))
 
 
 @kernel(_keys_in)
 def mark_last(last, bits):
-    """Set the bit of every ordinal in ``last`` that is no null value; returns how many there are of those, and of null values."""
+    """Set the bit of every ordinal in ``last`` whose value is not null; return (their number, that of null values)."""
     kept = nulls = 0
     for i in range(last.shape[0]):
         value = last[i]
@@ -276,7 +280,7 @@ def _mark_plainly(last, bits):
 
 @kernel("slots")
 def judge(slots, firsts, ordinals, bits, retain_keyless, fates):
-    """Fill fates[s] with what becomes of message s; ordinals[i]: that of the first message of entry i."""
+    """Fill fates[s] with RETAINED, or with why compaction drops message s; ordinals[i]: of entry i's first."""
     for i in range(ordinals.shape[0]):
         for s in range(firsts[i], firsts[i + 1]):
             slot = slots[s]

@@ -1,11 +1,12 @@
-"""What protobuf and Pulsar's framing look like in bytes, for the other kernels.
+"""Reads and writes protobuf fields and Pulsar's framing, for the other kernels.
 
 ``read_message`` walks a protobuf message once. It returns which fields it saw, a set of bits, and fills FIELDS, ``new_fields()``:
 ``fields[slot]`` is a number or a size, ``fields[START + slot]`` where bytes start. The slot of a field is its number, for bytes
 32 more; ``METADATA.publish_time`` and the like name them, ``METADATA.required`` is the set of those that must be there. The
 last of a repeated field wins: ``read_field`` reads them one by one.
 
-Values are signed, one of 64 bits becomes negative: comparing signed with unsigned costs more than the rest.
+Values are signed, so one with bit 63 set is negative: comparing signed with unsigned numbers would cost more than the
+rest.
 """
 
 import struct
@@ -208,13 +209,13 @@ def put_number(out, at, slot, value):
 
 @part(forceinline=True)
 def has(seen, slot):
-    """Whether ``slot`` is one of the fields ``seen``."""
+    """Whether the set ``seen``, from ``read_message``, has the field of ``slot``."""
     return (seen >> slot) & 1 != 0
 
 
 @part(forceinline=True)
 def read_field(data, at, end):
-    """Return (tag, number or size, offset of its bytes, offset after it) of the field at ``at``; the last is −1 for none."""
+    """Return (tag, number or size, offset of its bytes, offset after it) of the field at ``at``; −1 if malformed."""
     return _read_any_field(data, at, end)
 
 
@@ -256,7 +257,7 @@ def _read_any_field(data, at, end):
 
 @part(forceinline=True)
 def read_message(data, at, end, fields):
-    """Fill ``fields`` from the message data[at:end]; return the fields seen, MALFORMED when it is none."""
+    """Fill ``fields`` from the message data[at:end]; return the set of its fields, MALFORMED if it is not a message."""
     seen = np.int64(0)
     while at < end:
         tag, value, start, at = read_field(data, at, end)

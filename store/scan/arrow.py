@@ -80,24 +80,24 @@ def strings(values: Sequence[str | None], kind: pa.DataType) -> pa.Array:
 
 
 def texts_of(numbers: Array, text: Callable[[int], str | None]) -> pa.Array:
-    """Return the text of each number as a column; ``text`` is asked once for each distinct number."""
+    """Return the text of each number as a column; ``text`` is called once for each distinct number."""
     known, places = np.unique(numbers, return_inverse=True)
     return strings([text(number) for number in known.tolist()], pa.string()).take(column(places))
 
 
 def packed_row(schema: pa.Schema, *values: bytes) -> pa.RecordBatch:
-    """Return one row of binary or string columns."""
+    """Return a batch of one row with binary or string columns."""
     return packed_rows(schema, [values])
 
 
 def packed_rows(schema: pa.Schema, rows: Sequence[Sequence[bytes]]) -> pa.RecordBatch:
-    """Return rows of binary or string columns; the bytes of a row alone are not copied."""
+    """Return a batch of rows with binary or string columns; a single row's bytes are not copied."""
     columns = [packed_column(values, field.type) for field, values in zip(schema, zip(*rows, strict=True), strict=True)]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def packed_column(values: Sequence[bytes], kind: pa.DataType) -> pa.Array:
-    """Return a binary or string column."""
+    """Return bytes or texts as a binary or string column."""
     data = values[0] if len(values) == 1 else b"".join(values)
     ends = np.cumsum([0, *map(len, values)]).astype(np.int32)
     return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(ends), pa.py_buffer(data)])

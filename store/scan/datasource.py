@@ -87,7 +87,7 @@ class PulsarEntries(DataSource):
         return "pulsar_entries"
 
     def schema(self) -> StructType:
-        """Return the columns; of a table that a catalogue keeps they carry its options, which Spark does not hand over again."""
+        """Return the columns. For a table of a catalogue they also carry its options: Spark passes those only once."""
         schema = _in_one_line(lambda: from_arrow_schema(self._columns()))
         if not source_options.is_catalogue(self.options):
             return schema
@@ -205,7 +205,7 @@ def _check_names(columns: Iterable[str], names: Sequence[str]) -> None:
 
 
 def _check_columns(asked: StructType, found: StructType) -> None:
-    """Raise InvalidValue for a column of the user's schema that is of another type here."""
+    """Raise InvalidValue if a column of the user's schema has another type than the data source gives it."""
     for ask, have in zip(asked.fields, found.fields, strict=True):
         if ask.dataType != have.dataType:
             raise InvalidValue(
@@ -448,7 +448,7 @@ def stream_reader(operation: ReadEntries | ReadMessages, values: Mapping[str, An
 
 
 class _RefusedStream(DataSourceStreamReader):
-    """Raises its error when first asked: Spark 4.3 reports an error raised in ``streamReader`` as an UnboundLocalError of its own."""
+    """Raises its error at the first call: Spark 4.3 turns one in ``streamReader`` into an UnboundLocalError."""
 
     def __init__(self, error: StoreError) -> None:
         self._error = error
@@ -512,7 +512,7 @@ class _EntryStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             _log_damage(piece.path, problems)
 
     def _ask(self, question: Callable[[Follower], _T]) -> _T:
-        """Return the answer to a question; a question about a file that was deleted meanwhile is asked once more."""
+        """Return the result of a call; it is repeated once if a file was deleted meanwhile."""
         follower = self._follower = self._follower or Follower(self._followed)
         for _ in range(_TRIES):
             try:

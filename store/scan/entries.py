@@ -42,7 +42,7 @@ _TOGETHER_ENTRIES = 1024
 
 
 class EntryScan(Struct):
-    """One run over parts of a topic. After ``batches``: entries in no imported file, and entries that are damaged now."""
+    """One run over parts of a topic. After ``batches`` it has the missing (in no file) and the damaged entries."""
 
     reader: EntryReader
     parts: Iterable[Part]
@@ -75,7 +75,8 @@ class EntryScan(Struct):
             self.reader.advance(places.bytes)
 
     def read_here(self, places: Places) -> Iterator[EntryBatch]:
-        """Yield the good entries at these places; if the reader records failures, entries in unreadable files are skipped."""
+        """Yield the good entries at these places, read in this process; if the reader records failures, entries in
+        unreadable files are skipped."""
         for batch, there in self._at_places().read_present(places):
             yield self.without_damaged(batch, there)
 

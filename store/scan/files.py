@@ -54,7 +54,7 @@ ENTRY_ID_LIMIT = 1 << 31  # a flipped bit in an id that nothing verifies must no
 
 
 class LedgerDigests(NamedTuple):
-    """How many bytes the digests of ledgers have, as metadata says; the digest of any other ledger is found by trying."""
+    """The digest size in bytes of each ledger whose metadata names it; for any other ledger the types are tried."""
 
     ledger_ids: np.ndarray[Any, np.dtype[np.int64]]
     """Sorted."""
@@ -83,7 +83,7 @@ class Slice(Struct, frozen=True):
 
 
 class Problem(Struct, frozen=True):
-    """Bytes that are not a good record: where, how many, why, and the ledger that they claim to be of (−1: none)."""
+    """Bytes that are not a good record: offset, length, reason, and the ledger id they claim (−1: none)."""
 
     offset: int
     length_bytes: int
@@ -93,7 +93,7 @@ class Problem(Struct, frozen=True):
 
 
 def has_good_digest(rows: Records) -> Array:
-    """Return which of the records have a digest that fits, or none that could be checked (bool each)."""
+    """Return a mask of the records whose digest is right or could not be checked."""
     good: Array = rows["flags"] & BAD_DIGEST == 0
     return good
 
@@ -105,7 +105,7 @@ def note_read(rows: Records, sizes: Array) -> None:
 
 
 def digest_state(flags: int) -> Literal["ok", "bad", "unverified"]:
-    """Return what its digest proves of a record."""
+    """Return whether a record's digest is right, wrong or unverified."""
     return "bad" if flags & BAD_DIGEST else "unverified" if flags & UNVERIFIED else "ok"
 
 
@@ -179,7 +179,7 @@ class FileScan(Struct):
         return is_vain or self.torn or self.next_offset >= end
 
     def _first_record(self, file: Any, size: int) -> int:
-        """Return where the first record is to be looked for. The header is a hint; the records are the truth."""
+        """Return the offset from which to search for the first record: the header is only a hint."""
         head = os.pread(file.fileno(), HEADER_BYTES, 0)
         is_journal = self.slice.kind == FileKind.JOURNAL
         try:
@@ -362,7 +362,7 @@ class FileScan(Struct):
         self._ends = True
 
     def _is_whole(self, torn: logscan.TornTail, whole: WholeFile) -> bool:
-        """Whether an entry that may reach into the zeros after it belongs to a ledger whose digests cannot be checked."""
+        """Whether the ``torn`` bytes are a whole entry after all: of a ledger whose digests cannot be checked."""
         ledger_id = int.from_bytes(whole.data[torn.offset + 4 : torn.offset + 12], "big")
         return torn.offset + torn.wanted <= len(whole.data) and self._is_unchecked(ledger_id)
 
@@ -597,7 +597,7 @@ class FileScan(Struct):
 
 
 def _by_ledger(rows: Records) -> tuple[Array, Array]:
-    """Return an order of records that groups those of each ledger, in the order of the file, and where each ledger begins in it."""
+    """Return the indexes of records sorted by ledger and then in file order, and where each ledger begins there."""
     ledgers = rows["ledger_id"].copy()
     order = np.arange(len(rows))
     if (ledgers[1:] < ledgers[:-1]).any():

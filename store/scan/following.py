@@ -238,7 +238,7 @@ class _Given(Struct):
 
 
 class Recent(Struct):
-    """The entries that one bookie's files delivered lately."""
+    """The entries of one bookie's files that recent batches delivered."""
 
     given: list[_Given] = field(default_factory=list)
 
@@ -305,14 +305,14 @@ def _as_ids(ledger_ids: Array, entry_ids: Array) -> Array:
 
 
 def _pack_ids(ids: Array) -> str:
-    """Return sorted ids as text: differences, compressed; consecutive entries take almost no space."""
+    """Return sorted ids as text: their differences, compressed, so that consecutive entries take almost no space."""
     pairs = ids.view(_PAIR)
     columns = [np.diff(pairs[name].astype(np.int64), prepend=0) for name in ("ledger_id", "entry_id")]
     return base64.b85encode(zlib.compress(np.concatenate(columns).tobytes(), 1)).decode()
 
 
 def unpack_ids(text: str) -> Array:
-    """Return the ids of ``_pack_ids``."""
+    """Return the ids in a text of ``_pack_ids``."""
     both = np.frombuffer(zlib.decompress(base64.b85decode(text)), np.int64)
     ledger_ids, entry_ids = (np.cumsum(half) for half in np.split(both, 2))
     return _as_ids(ledger_ids, entry_ids)
@@ -502,7 +502,7 @@ class Follower:
         return True
 
     def _check_there(self, place: Progress, files: Sequence[FoundFile]) -> None:
-        """Refuse a folder whose newest log, of those begun, is gone: garbage collection never takes it."""
+        """Refuse a folder in which the newest log that was begun is gone: garbage collection never deletes that one."""
         there = {(one.folder, one.name) for one in files}
         for name, folder in place.folders[FileKind.ENTRY_LOG].items():
             newest = max(folder.begun, key=_id_of, default=None)
@@ -512,7 +512,8 @@ class Follower:
     # -- existing files ------------------------------------------------------------------------------------------------
 
     def owner(self, file: FoundFile, others: Sequence[FoundFile] = ()) -> str:
-        """Return whose disk a file is on: the bookie's id, without a cookie the folder, for journals the only folder of logs."""
+        """Return the owner of a file: the bookie id in the cookie; without a cookie, the folder or, for a journal, the
+        only folder of logs."""
         if file.folder not in self._owners:
             cookie = _cookie_of(file)
             self._owners[file.folder] = file.folder if cookie is None else cookie.bookie_id
@@ -532,7 +533,8 @@ class Follower:
         return owner
 
     def _marks_and_files(self, before: Progress) -> tuple[dict[str, Mark], list[FoundFile]]:
-        """Return lastMarks and files; marks are read first, because they say which entries the logs hold, for the folders known before."""
+        """Return each owner's lastMark, and the files. Marks of known folders are read before the files are listed: the
+        logs then hold at least the entries before the mark."""
         while True:
             # A folder that appeared meanwhile has no mark yet: once more, with its mark first.
             folders = {one.folder for one in self._heads}
@@ -542,7 +544,8 @@ class Follower:
                 return marks, files
 
     def _marks(self, files: Sequence[FoundFile], before: Progress) -> dict[str, Mark]:
-        """Return the lastMark of each bookie of these logs, of several journals the least; the earlier one if one cannot be read now.
+        """Return the lastMark of each bookie of these logs, the least of several journals'; ``before``'s if unreadable
+        now.
 
         BookKeeper truncates the file and rewrites it (``Journal.LastLogMark.rollLog``); a bookie without the file
         is at the beginning. Journals are numbered by time, so that what lies before the least mark is in logs whatever its journal.

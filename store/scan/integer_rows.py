@@ -62,7 +62,7 @@ class Sums:
             self.rows()
 
     def __len__(self) -> int:
-        """How many rows are held: never fewer than there are different keys."""
+        """The number of rows in memory: at least the number of distinct keys."""
         return len(self._rows) + self._pending_rows
 
     def rows(self) -> Rows:
@@ -167,7 +167,7 @@ def merged(
 
 
 class _Front:
-    """The rows of a run that are in memory; a fixed number is read at a time."""
+    """The part of a run that is in memory; each read fetches a fixed number of rows."""
 
     def __init__(self, run: SortedRun, rows: int) -> None:
         self._run = run
@@ -176,7 +176,7 @@ class _Front:
         self._held: Columns = ()
 
     def fill(self) -> bool:
-        """Read on when nothing is left in memory; False: the run is over."""
+        """Read the next rows if none are in memory; return False at the end of the run."""
         if not self._held or not len(self._held[0]):
             end = min(self._next + self._read_rows, self._run.rows)
             self._held, self._next = self._run.read(self._next, end), end
@@ -190,7 +190,7 @@ class _Front:
         return tuple(int(column[-1]) for column in self._held[:keys])
 
     def take(self, bound: tuple[int, ...] | None) -> Columns:
-        """Take the rows up to ``bound``; None: all."""
+        """Remove and return the rows up to ``bound``; None: all."""
         low, high = 0, len(self._held[0])
         for column, value in zip(self._held, bound or (), strict=False):
             part = column[low:high]
@@ -215,7 +215,7 @@ class SortedSpill:
         self._runs: list[SortedRun] = []
 
     def add(self, *row: int) -> None:
-        """Take a row. Raises DiskFull."""
+        """Add a row; raises DiskFull."""
         self._held.extend(row)
         if len(self._held) >= self._most:
             self._keep()
@@ -229,7 +229,7 @@ class SortedSpill:
         self._held = array("q")
 
     def __iter__(self) -> Iterator[tuple[int, ...]]:
-        """Yield every row; none may be added after."""
+        """Yield every row; no row may be added afterwards."""
         if self._held:
             self._keep()
         for first, _, *others in merged(self._runs, 2, _by_first_two, 1 << 15):

@@ -46,7 +46,7 @@ def read_ledgers_map(path: Path) -> dict[int, int] | None:
 
 
 def read_trusted_map(path: Path) -> dict[int, int] | None:
-    """Return ledger id → bytes that a bookie's garbage collection takes from a log without a look at its records; None if it reads them."""
+    """Return ledger id → bytes from the map that a bookie's garbage collection trusts; None if it reads the records."""
     try:
         header: entrylog.EntryLogHeader = entrylog.decode_header(read_head(path), str(path))
         return entrylog.decode_trusted_map(read_map_bytes(path, header), header) if header.has_map else None
@@ -55,8 +55,8 @@ def read_trusted_map(path: Path) -> dict[int, int] | None:
 
 
 class FalseMap(NamedTuple):
-    """A ledgers map that garbage collection believes and the records of its log contradict. ``lacking``: ledgers with records that
-    it does not name; ``differing``: others of which it has wrong bytes."""
+    """A ledgers map that garbage collection believes although the log's records contradict it. ``lacking``: ledgers
+    with records that the map omits; ``differing``: ledgers for which it states a wrong number of bytes."""
 
     lacking: tuple[int, ...]
     differing: tuple[int, ...]
@@ -65,9 +65,10 @@ class FalseMap(NamedTuple):
 
 
 def compare_map(mapped: Mapping[int, int], records: Mapping[int, int], *, is_sound: bool) -> FalseMap | None:
-    """Return how a map differs from the records of its log, ledger id → bytes each; None if it does not.
+    """Return how a log's map and records, each as ledger id → bytes, differ; None if they agree.
 
-    ``is_sound``: whether there are only records before the map. Otherwise bytes that only the map has may be damaged records.
+    ``is_sound``: nothing but records precedes the map. Otherwise the bytes that only the map counts may be damaged
+    records.
     """
     lacking = records.keys() - mapped.keys()
     differing = {
@@ -129,7 +130,8 @@ def read_ledger_sizes(path: Path) -> dict[int, int]:
 
 
 def scan_ledger_sizes(path: Path) -> tuple[dict[int, int], bool]:
-    """Return ledger id → bytes of its records in an entry log, and whether nothing else lies between them; its map is not asked."""
+    """Return ledger id → bytes of its records in an entry log, from the records alone, and whether the log has no other
+    bytes between them."""
     from pulsar_admin.store.scan.files import FileScan, LedgerDigests, Slice
     from pulsar_admin.store.scan.sources import open_source
 
@@ -183,7 +185,7 @@ def wanted_files(files: Files, options: ScanOptions, store: str = "") -> list[tu
 
 
 def _ranges(options: ScanOptions) -> dict[str, Range]:
-    """Return the times asked for by the name of their clock: auto, publish_ms, broker_ms."""
+    """Return the requested time ranges by clock: auto, publish_ms, broker_ms."""
     ranges = dict(options.between)
     if options.start_ms is not None or options.end_ms is not None:
         low = -(1 << 63) if options.start_ms is None else options.start_ms
@@ -230,11 +232,11 @@ class _IndexedTimes:
         self._inside: dict[int, bool] = {}
 
     def know(self, ledgers: set[int]) -> bool:
-        """Whether the store has entries of all ``ledgers``. A map that names another may name it for one of these: a flipped bit."""
+        """Whether the store has entries of all ``ledgers``: a flipped bit makes an id unknown."""
         return all(self._txn.get("times", ledger_key(ledger_id)) is not None for ledger_id in ledgers)
 
     def may_hold(self, path: str, ledgers: set[int]) -> bool:
-        """Whether a log may hold an entry of these ledgers with such a time: known only of a log that is as it was indexed."""
+        """Whether a log may hold an entry of these ledgers in the time ranges; True unless the log is as indexed."""
         log = self._logs.get(os.path.realpath(path))
         if log is None:
             return True

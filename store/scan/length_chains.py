@@ -1,4 +1,4 @@
-"""The lengths that entries of a ledger carry, each that of the one before it and its own payload: what reading a whole ledger compares."""
+"""Checks the ``length`` field of entries: it must be that of the previous entry plus the entry's payload bytes."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ class LengthChain(Struct):
     last: tuple[int, int] | None = None
 
     def note(self, entry_id: int, reason: str) -> None:
-        """Note a damaged entry."""
+        """Record a damaged entry, with the reason."""
         self.damaged_entries += 1
         if len(self.damaged) < DETAILS_MAX:
             self.damaged.append((entry_id, reason))
 
     def add(self, entry_id: int, length: int, payload_bytes: int) -> None:
-        """Add a good entry."""
+        """Add the next good entry; records it as damaged if its length does not follow from the previous one's."""
         if self.last is not None and self.last[0] == entry_id - 1:
             expected = self.last[1] + payload_bytes
             if length != expected:
@@ -53,7 +53,7 @@ class LengthChain(Struct):
         self.last = entry_id, length
 
     def join(self, other: LengthChain) -> None:
-        """Add entries that follow."""
+        """Append the chain of the entries that follow."""
         if other.first is not None:
             self.add(*other.first)
             self.last = other.last
@@ -65,7 +65,7 @@ class LengthChain(Struct):
 
 
 class CheckLengths(Struct, Reduction, frozen=True):
-    """The chains of ledgers, whose entries' digests fit."""
+    """Reduction that makes a ``LengthChain`` per ledger from entries with correct digests."""
 
     COLUMNS: ClassVar[tuple[str, ...]] = ("chain",)
 
@@ -84,7 +84,7 @@ class CheckLengths(Struct, Reduction, frozen=True):
         return {"chain": pickle.dumps(chain)}
 
     def merge(self, rows: Sequence[Row]) -> Row:
-        """Return the chain of chains that follow each other."""
+        """Return one chain for the chains of consecutive entries."""
         whole = LengthChain()
         for row in rows:
             whole.join(_chain_of(row))
@@ -98,7 +98,7 @@ def _chain_of(row: Row) -> LengthChain:
 
 
 class LedgerChains:
-    """The chains of several ledgers; the reader's engine reads all of them at once, where it has one."""
+    """The length chains of several ledgers, which the reader's engine, if it has one, reads together."""
 
     def __init__(self, reader: EntryReader, ledgers: Sequence[int]) -> None:
         # Of any other ledger the digest is found by trying.
@@ -120,7 +120,7 @@ class LedgerChains:
         return _chain_of(self._reductions.row(self._places[ledger_id]))
 
     def _read_each(self, places: Places) -> Row:
-        """Return the row of entries that are not all good, each read by itself, which tells the damage."""
+        """Return the row of entries of which some are damaged: each is read alone, so that its error is known."""
         chain = LengthChain(len(places), places.bytes)
         columns = (places.ledger_ids, places.entry_ids, places.files, places.offsets, places.sizes)
         for ledger_id, entry_id, *place in zip(*(column.tolist() for column in columns), strict=True):

@@ -95,11 +95,11 @@ def schema_of(names: Collection[str]) -> pa.Schema:
 
 
 class Keep(Protocol):
-    """Says by a few columns which messages are wanted, before the others are made."""
+    """Selects messages by a few of their columns, before the remaining columns are built."""
 
     @property
     def needs(self) -> frozenset[str]:
-        """The columns to look at."""
+        """The columns that ``mask`` reads."""
 
     def mask(self, batch: pa.RecordBatch) -> Array:
         """Return a mask of the wanted rows."""
@@ -200,7 +200,7 @@ def _record_batch(part: _KernelRun, messages: Array, pairs: Array, schema: pa.Sc
 
 
 class _KernelRun:
-    """A run of entries that the kernel can take apart."""
+    """A run of entries that the kernel can split into messages."""
 
     def __init__(self, entries: EntryBatch, heads: Array, data: Array, run: slice) -> None:
         self.ledger_ids, self.entry_ids, self.rows = entries.ledger_ids[run], entries.entry_ids[run], entries.rows[run]
@@ -418,7 +418,7 @@ class Match(Struct, frozen=True):
 
     @property
     def needs(self) -> frozenset[str]:
-        """Columns of ``store.scan.messages`` that ``mask`` looks at."""
+        """The columns of messages that ``mask`` reads."""
         names = {"encrypted", "sealedBatch"}
         names |= {"key"} if self.keys or self.key_prefix is not None else set()
         names |= {"properties"} if self.properties else set()
@@ -439,7 +439,7 @@ class Match(Struct, frozen=True):
 
     @property
     def _needles(self) -> tuple[bytes, ...]:
-        """Texts of which an entry with a match holds one as it is; none: any entry may hold a match."""
+        """Byte strings one of which is literally in every entry with a match; empty: any entry may have a match."""
         if self.texts and not self.ignore_case and not self.in_value:
             needles: tuple[str, ...] = self.texts
         elif self.keys:

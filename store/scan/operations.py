@@ -297,7 +297,7 @@ class ReadMessages(Struct, frozen=True):
 
 
 class _Bodies(EntryReader):
-    """Gives the entries of one batch to the ordinary reader."""
+    """Access to one batch's entries by position, for the ordinary reader."""
 
     def __init__(self, entries: EntryBatch) -> None:
         self._entries = entries
@@ -326,7 +326,7 @@ class _Bodies(EntryReader):
 
 
 class _SliceReader(MessageReader):
-    """Every entry for itself; ``chunks`` of a chunk: how many its message has."""
+    """Decodes each entry without its neighbours; a chunk's ``chunks`` is the number of chunks of its message."""
 
     def iter_messages(self, positions: Iterable[Position]) -> Iterator[Message]:
         for position in positions:
@@ -386,7 +386,7 @@ _TOGETHER_BYTES = 1 << 16  # of rows: a batch of Arrow's takes half a kilobyte b
 
 
 class EntryPlaces(FileRange, frozen=True, eq=False):
-    """One slice of entries: where each lies, in batches, and the files they lie in."""
+    """One slice of entries: their places in batches, and the files that hold them."""
 
     batches: Sequence[Places] = ()
     files: dict[int, str] = field(default_factory=dict)
@@ -440,7 +440,7 @@ class PlainFiles:
 
 
 def iter_batches(piece: FileRange) -> Iterator[tuple[Places, PlainFiles]]:
-    """Yield the batches of a slice of entries, each with the files it lies in; they are closed at the end."""
+    """Yield the places of each batch of a slice, with the open files; the files are closed at the end."""
     assert isinstance(piece, EntryPlaces)
     files = PlainFiles(piece.files)
     try:
@@ -451,7 +451,7 @@ def iter_batches(piece: FileRange) -> Iterator[tuple[Places, PlainFiles]]:
 
 
 class PlacesOperation:
-    """Makes one row of each batch of entries at given places: what ``COLUMNS`` names, packed."""
+    """Makes one packed row, with the columns ``COLUMNS``, of each batch of entries at given places."""
 
     __slots__ = ()
     COLUMNS: ClassVar[tuple[str, ...]] = ("rows",)
@@ -566,7 +566,7 @@ def _run_round(
 
 
 def _rows_of(table: pa.Table) -> Iterator[dict[str, bytes]]:
-    """Yield the rows one after the other: as Python's bytes they are in memory once more."""
+    """Yield the rows one by one: converted to Python's bytes, each is in memory twice."""
     for batch in table.to_batches(max_chunksize=1):
         yield from batch.to_pylist()
 
@@ -604,7 +604,7 @@ def topics_option(store: Path | str, topics: Sequence[str] = (), *, pattern: str
 def read_topics(
     store: Path | str, names: Sequence[str] = (), *, schemas: bool = False
 ) -> tuple[dict[int, str], dict[str, TopicSchemas]]:
-    """Return ledger id → topic of a store, and with ``schemas`` topic → its schemas.
+    """Return ledger id → topic, and topic → schemas (empty unless ``schemas``), as a store has them.
 
     ``names`` are topics, globs or namespaces; empty: all topics but system topics. Raises StoreNotFound,
     TopicNotFound.

@@ -1,4 +1,4 @@
-"""Payloads of entries to write: of one, or of many as columns."""
+"""Payloads of entries to write: one payload, or many as columns."""
 
 from collections.abc import Iterator
 from typing import Any

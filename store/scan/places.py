@@ -257,7 +257,7 @@ def _unpacked(*columns: Any) -> Places:
 
 
 def read_at_once(sizes: Array) -> Iterator[slice]:
-    """Yield the entries that are read together, of entries in order with these sizes."""
+    """Cut entries, given by their sizes in order, into slices of those that are read together."""
     groups = np.maximum(np.cumsum(sizes, dtype=np.int64) // BATCH_BYTES, np.arange(len(sizes)) // BATCH_ENTRIES)
     return starmap(slice, runs_of(groups))
 
@@ -346,7 +346,7 @@ class PlacesReader(Struct, frozen=True):
         return EntryBatch(places.ledger_ids, places.entry_ids, data, offsets, held, rows)
 
     def _load(self, places: Places, held: Array) -> tuple[Array, Array]:
-        """Read the first 4 + ``held`` bytes of the records; return (bytes, offset of each record in them)."""
+        """Read each record's size field and first ``held`` bytes; return (bytes, offset of each record in them)."""
         # In the order of the files: entries of one topic lie between those of others, and neighbours are one read.
         order = np.lexsort((places.offsets, places.files))
         files, starts = places.files[order], places.offsets[order].astype(np.int64)
@@ -395,10 +395,11 @@ def note_failure(failed: list[FailedSlice], places: Places, error: StoreError | 
 
 
 class PackedPlaces(Struct, frozen=True):
-    """The places of a batch, in few bytes: as runs, or one for each entry (``is_scattered``).
+    """The places of a batch, packed: as runs, or one place per entry (``is_scattered``).
 
-    Records of a ledger that follow each other in a file are one run of bytes: they say themselves where each begins. Entries that lie
-    between those of others, or are so large that only their heads are read, keep a place each, which takes about three bytes.
+    Consecutive records of a ledger in a file form one run of bytes, in which size fields show where each record begins.
+    Entries interleaved with those of other ledgers, or so large that only their heads are read, keep a place each,
+    which takes about three bytes.
     """
 
     packed: bytes
@@ -408,7 +409,7 @@ class PackedPlaces(Struct, frozen=True):
     is_scattered: bool
 
     def read(self, files: Any, heads: bool, digests: LedgerDigests | None) -> EntryBatch | None:
-        """Return the entries as ``PlacesReader`` does; None unless all are proven to be those that were imported."""
+        """Return the entries as ``PlacesReader`` does; None unless all are proven to be the imported ones."""
         if self.is_scattered:
             places = self.places()
             batch = PlacesReader(files, heads, digests).read_places(places)
@@ -439,11 +440,11 @@ class PackedPlaces(Struct, frozen=True):
         return EntryBatch(ledger_ids, entry_ids, data, offsets, rows["size"].astype(np.int64), rows)
 
     def places(self) -> Places:
-        """Return the place of each of scattered entries."""
+        """Return the place of each entry; only if ``is_scattered``."""
         return Places(*map(_loosened, pickle.loads(zlib.decompress(self.packed))))
 
     def parts(self) -> list[Part]:
-        """Return the entries of runs as parts of ledgers, in order."""
+        """Return the runs as (ledger id, first entry, last entry), in order; only unless ``is_scattered``."""
         runs = self._runs()
         lasts = runs["first_entry"] + runs["entries"] - 1
         return list(zip(runs["ledger_id"].tolist(), runs["first_entry"].tolist(), lasts.tolist(), strict=True))
@@ -458,7 +459,7 @@ class PackedPlaces(Struct, frozen=True):
 
 
 def pack_places(places: Places, heads: bool) -> PackedPlaces:
-    """Return the places of a batch in few bytes; ``heads``: whether the beginnings of large entries will do."""
+    """Return the places of a batch, packed; ``heads``: whether the beginnings of large entries suffice."""
     ends = places.offsets + np.int64(_SIZE_BYTES) + places.sizes
     follows = places.offsets[1:] == ends[:-1]
     for column, step in ((places.entry_ids, 1), (places.ledger_ids, 0), (places.files, 0), (places.digests, 0)):
@@ -479,7 +480,8 @@ def pack_places(places: Places, heads: bool) -> PackedPlaces:
 
 
 def _tightened(column: Array) -> Any:  # Any: what ``_loosened`` takes
-    """Return a column as ``pack_column`` does, or its differences, byte by byte of each: most of these are zeros, which are packed well."""
+    """Return a column as ``pack_column`` does, else its differences, grouped by byte: many zeros, which compress
+    well."""
     packed = pack_column(column)
     if isinstance(packed, tuple):
         return packed

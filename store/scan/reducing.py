@@ -1,10 +1,11 @@
 """Sums over the entries of topics: one function makes a row of a batch, another merges the rows of neighbouring batches.
 
-A reduction is these two functions. They run in this process, in others, or on Spark, which merges rows where they are. A command hands
-all batches of all topics to the engine at once, as runs of bytes, and receives one row per topic.
+A reduction is these two functions. They run in this process, in others, or on Spark, whose executors also merge. A
+command hands all batches of all topics to the engine at once, as runs of bytes, and receives one row per topic.
 
-Batches are numbered through all scans. A part is the row of neighbouring batches in one window of a scan, or of several whole windows:
-sums that depend on the order of entries are computed within a window, where its row is, so no more than a window is held together.
+Batches are numbered through all scans. A part is the row of neighbouring batches in one window of a scan, or of several
+whole windows. Sums that depend on the order of entries are computed per window, so that at most one window is in memory
+together.
 """
 
 from __future__ import annotations
@@ -45,11 +46,12 @@ _LEAST_PIECE_BYTES = 1 << 20
 
 
 class Reduction:
-    """Sums over entries in topic order, as a picklable value. ``merge`` is associative; for no rows it returns the row of no entries.
+    """Sums over entries in topic order, as a picklable value. ``merge`` is associative; without rows it returns that of
+    no entries.
 
-    ``window_entries``: how many entries ``judge`` needs together, for sums that depend on their order; 0: there are none. ``close``
-    shortens the row of a whole scan to what the answer needs. Both change nothing in a row that they returned. ``NEEDS``: modules, beside
-    those that reading entries needs.
+    ``window_entries``: how many entries ``judge`` needs together, for sums that depend on their order; 0: no such sums.
+    ``close`` reduces the row of a whole scan to what the answer needs. Applied to their own result, ``judge`` and
+    ``close`` return it unchanged. ``NEEDS``: modules beside those that reading entries needs.
     """
 
     __slots__ = ()
@@ -58,19 +60,19 @@ class Reduction:
     window_entries: ClassVar[int] = 0
 
     def partial(self, batch: EntryBatch) -> Row | None:
-        """Return the row of a batch; None: it has to be read where the store is."""
+        """Return the row of a batch; None: the process that has the store must read the batch."""
         raise AssertionError
 
     def merge(self, rows: Sequence[Row]) -> Row:
-        """Return one row for consecutive rows."""
+        """Return one row for the rows of consecutive batches."""
         raise AssertionError
 
     def judge(self, row: Row) -> Row:
-        """Return the row of a whole window, which was looked at."""
+        """Return the row of a whole window with its order-dependent sums computed."""
         return row
 
     def close(self, row: Row) -> Row:
-        """Return the row of a whole scan, in short."""
+        """Return the row of a whole scan, reduced to what the answer needs."""
         return row
 
     def is_enough(self, row: Row) -> bool:
@@ -78,12 +80,13 @@ class Reduction:
         return False
 
     def joined(self, rows: Sequence[Row]) -> Row:
-        """Return the row of rows that follow each other; a row alone is that already."""
+        """Return one row for the rows of consecutive batches, a single row unchanged."""
         return rows[0] if len(rows) == 1 else self.merge(rows)
 
 
 class Part(NamedTuple):
-    """The row of the batches ``first`` to ``end`` (excluded), and the batches of their window and scan; an end of −1 is not known."""
+    """The row of the batches ``first`` to ``end`` (excluded), and the ranges of batches of their window and scan; an
+    end of −1 is not known yet."""
 
     scan: int
     scan_end: int
@@ -95,12 +98,12 @@ class Part(NamedTuple):
 
     @property
     def is_judged(self) -> bool:
-        """Whether it has whole windows."""
+        """Whether the part consists of whole windows, so that ``judge`` applied."""
         return (self.first, self.end) == (self.window, self.window_end)
 
     @property
     def is_whole(self) -> bool:
-        """Whether it has the whole scan."""
+        """Whether the part is the whole scan."""
         return (self.first, self.end) == (self.scan, self.scan_end)
 
 
@@ -108,13 +111,13 @@ _KEYS = Part._fields[:-1]
 
 
 def _looked_at(reduction: Reduction, part: Part) -> Part:
-    """Return a part whose row is new, judged and closed where it has all of a window and of its scan."""
+    """Return a part with a new row: judged if it is a whole window, closed if it is the whole scan."""
     row = reduction.judge(part.row) if part.is_judged else part.row
     return part._replace(row=reduction.close(row) if part.is_whole else row)
 
 
 def merge_parts(reduction: Reduction, parts: Iterable[Part]) -> list[Part]:
-    """Return the parts of one scan with those merged that follow each other: in a window, and windows that were judged."""
+    """Return the parts of one scan, consecutive ones merged: first within a window, then judged windows."""
     ordered = sorted(parts, key=lambda part: part.first)
     ordered = _merged(reduction, ordered, lambda one, other: one.window == other.window)
     return _merged(reduction, ordered, lambda one, other: one.is_judged and other.is_judged)
@@ -141,7 +144,7 @@ def _merged(reduction: Reduction, parts: list[Part], belong: Callable[[Part, Par
 
 
 class Batch(NamedTuple):
-    """A batch of a slice: where it belongs (a part without its row), and where its entries lie."""
+    """A batch of a slice: its number, its window and scan as in ``Part``, and the places of its entries."""
 
     scan: int
     scan_end: int
@@ -151,19 +154,19 @@ class Batch(NamedTuple):
     places: PackedPlaces
 
     def part(self, reduction: Reduction, row: Row) -> Part:
-        """Return the part that is this batch."""
+        """Return the part that consists of this batch alone."""
         return _looked_at(reduction, Part(*self[:5], self.number + 1, row))
 
 
 class EntryBatches(FileRange, frozen=True, eq=False):
-    """One slice: batches that follow each other, and the files they lie in."""
+    """One slice: consecutive batches, and file id → path of the files that hold them."""
 
     batches: Sequence[Batch] = ()
     files: dict[int, str] = field(default_factory=dict)
 
 
 class ReduceEntries(Struct, frozen=True):
-    """The parts of slices of batches; batches that are not proven to be as imported, or without a row, have none."""
+    """Operation that makes the parts of a slice, except of batches not proven to be as imported, or without a row."""
 
     reduction: Reduction
     heads: bool
@@ -234,14 +237,14 @@ class ReduceEntries(Struct, frozen=True):
 
 
 class OfTopics(Protocol[Found]):
-    """What is asked of several topics at once, by their place among them."""
+    """Results for several topics, by each topic's index."""
 
     def find(self, index: int, /) -> Found:
-        """Return what it is of the topic with this index; raises what reading it raises."""
+        """Return the result for the topic with this index; raises the error of reading that topic."""
 
 
 class AskedTogether(Generic[Found]):
-    """What ``ask`` finds in topics: the reader's engine reads those with ``names`` at once, any other is read alone."""
+    """Results of ``ask`` for topics: the engine reads those in ``names`` together, any other on request."""
 
     def __init__(
         self,
@@ -258,7 +261,7 @@ class AskedTogether(Generic[Found]):
         self._every = ask(reader, list(topics.values()))
 
     def find(self, name: TopicName) -> Found:
-        """Return what it is of a topic; raises TopicNotFound, and what reading it raises."""
+        """Return the result for a topic; raises TopicNotFound, and the error of reading the topic."""
         if name in self._places:
             return self._every.find(self._places[name])
         return self._ask(self._reader, [read_topic(self._reader.txn, name)]).find(0)
@@ -267,8 +270,8 @@ class AskedTogether(Generic[Found]):
 class Reductions:
     """The sums of several scans; the reader's engine reads for all of them when the first one is requested.
 
-    ``again`` reads a batch again if not all of it is proven to be as imported; without ``again``, the scan does, and notes what it
-    leaves out.
+    ``again`` returns the row of a batch that is not proven to be as imported; without it, the scan reads such a batch
+    and records the entries that it leaves out.
     """
 
     def __init__(
@@ -288,7 +291,7 @@ class Reductions:
         self._failed: dict[int, StoreError] = {}  # by index: why the places of a scan cannot be read
 
     def row(self, index: int) -> Row:
-        """Return the row of the scan with this index; raises what reading raises."""
+        """Return the row of the scan with this index; raises the error of finding its places."""
         scan = self._scans[index]
         if self._reader.engine is None:
             return self._read_here(scan)
@@ -328,7 +331,7 @@ class Reductions:
         return self._reduction.close(self._reduction.joined(judged))
 
     def _read_again(self, scan: EntryScan, packed: PackedPlaces) -> Row:
-        """Return the row of a batch for which no engine had one; its damage is noted or raised."""
+        """Return the row of a batch for which the engine returned none; its damage is recorded or raised."""
         groups: Iterable[Places]
         if packed.is_scattered:
             groups = [packed.places()]
@@ -370,7 +373,7 @@ class Reductions:
             self._run(engine, waiting)
 
     def _places_of(self, index: int) -> Iterator[tuple[int, Places]]:
-        """Yield (number of the window, places) of a scan; why they cannot be read to the end is noted."""
+        """Yield (number of the window, places) of a scan; an error that ends it is kept in ``_failed``."""
         try:
             yield from _in_windows(self._scans[index], self._reduction.window_entries)
         except StoreError as error:
@@ -396,7 +399,7 @@ class Reductions:
         engine.failed[:] = [failed for failed in engine.failed if id(failed.piece) not in ours]
 
     def _pieces(self, engine: Engine, batches: Sequence[Batch]) -> Iterator[EntryBatches]:
-        """Yield slices of batches, some for each slot of the engine; what lies in a file that is gone is left out."""
+        """Yield slices of batches, several per slot of the engine; batches in a file that is gone are left out."""
         total_bytes = sum(batch.places.bytes for batch in batches)
         target_bytes = max(_LEAST_PIECE_BYTES, total_bytes // (_PIECES_A_SLOT * engine.slots))
         target_bytes = min(target_bytes, slice_bytes(engine.memory_bytes))

@@ -1,4 +1,4 @@
-"""Records → runs, which have just what the location and time index needs. Executors send runs, not records.
+"""Records → runs, which have only what the location and time index needs. Executors send runs, not records.
 
 A run has the records of one batch in one location block (``store.db.blocks``), in ascending order: the place of each, and the sums
 and time bounds of all. For a block of 1,024 entries it takes about 8 KiB: an offset and a size per entry; a message count only if an

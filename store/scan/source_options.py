@@ -31,7 +31,7 @@ _OPTION = "option."
 
 
 class Option(Struct, frozen=True):
-    """``read`` makes its value of text; ``shown`` is the default as one would write it."""
+    """An option: ``read`` parses its text; ``shown`` is the default as a user would write it."""
 
     name: str
     read: Callable[[str], Any]  # Any: a value of the option's kind
@@ -143,7 +143,7 @@ _OF_STREAMS = ("maxFilesPerTrigger", "maxBytesPerTrigger", "failOnDataLoss")
 
 
 def refuse_stream_options(values: Mapping[str, Any]) -> None:
-    """Raise InvalidValue for a value of a batch that says something to streams alone."""
+    """Raise InvalidValue if a batch read has a value of an option that only applies to streams."""
     for option in OPTIONS:
         if option.name in _OF_STREAMS and values[option.name] != option.default:
             raise InvalidValue(
@@ -272,7 +272,7 @@ class TopicPlaces(Struct, frozen=True):
 
 
 class ConnectorRead(Struct, frozen=True):
-    """What to read: ``kind`` of option and its text say which topics."""
+    """A read with the connector's options; ``kind``, the option that names the topics, and its text."""
 
     store: str
     kind: Literal["topic", "topics", "topicsPattern"]
@@ -385,10 +385,9 @@ def connector_names(given: Mapping[str, str]) -> list[str]:
 def read_connector_options(
     given: Mapping[str, str], defaults: Mapping[str, str], *, warns: bool = True
 ) -> ConnectorRead:
-    """Return the read that the connector's options describe; the session's defaults fill in, and options without a
-    meaning here are warned of.
+    """Return the read that the connector's options describe, completed by the session's defaults.
 
-    Raises InvalidValue.
+    ``warns``: issue a Python warning that names the options without an effect here. Raises InvalidValue.
     """
     lower = {**defaults, **{name.lower(): text for name, text in given.items()}}
     if lower.get(_COMPACTED, "").strip().lower() == "true":

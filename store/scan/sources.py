@@ -213,7 +213,7 @@ def iter_object(url: str) -> Iterator[bytes]:
 
 
 class SliceSource(Protocol):
-    """The bytes of a slice: a file of this machine at ``path``, complete up to ``end``, of ``size_bytes`` in all."""
+    """A slice's bytes, as a local file at ``path`` complete up to ``end``; ``size_bytes``: of the source."""
 
     path: str
     end: int
@@ -231,7 +231,7 @@ class _LocalFile:
         self.end = self.size_bytes = os.stat(path).st_size
 
     def extend(self, end: int) -> None:
-        """Nothing is missing."""
+        """Do nothing: a local file is complete."""
 
 
 class _Fetched:

@@ -83,7 +83,7 @@ class ReadTopicPieces(Struct, frozen=True):
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns, the same of all topics."""
+        """The columns, which all topics share."""
         return next(iter(self.columns.values())).schema
 
     def run(self, piece: FileRange) -> Iterator[pa.RecordBatch]:
@@ -144,7 +144,7 @@ def _warn(topic: str, entries: int) -> None:
 
 
 class _PlacedReader(EntryReader):
-    """Reads the entries at the places of a piece, one by one, where the columns do not know them."""
+    """Reads entries of a piece one by one at their places, for entries that the kernel cannot split."""
 
     def __init__(self, piece: TopicPiece, files: PlainFiles) -> None:
         super().__init__(files, None)  # type: ignore[arg-type]  # no store, and files that read alike
@@ -169,7 +169,8 @@ class _PlacedReader(EntryReader):
 
 
 class _PieceMessages(MessageReader):
-    """The messages of a piece that the columns do not know; ``unfinished``: an entry whose transaction's end is not known here."""
+    """The messages of those entries of a piece that the kernel cannot split; ``unfinished``: an entry of a transaction
+    whose end is in no part of the piece."""
 
     def __init__(self, piece: TopicPiece, files: PlainFiles) -> None:
         ends = (*piece.batches, *piece.after)
@@ -202,8 +203,10 @@ class _PieceMessages(MessageReader):
         return super()._join_chunk(header, position)
 
     def _earlier(self, uuid: str, count: int) -> list[tuple[EntryHeader, Position]]:
-        """Return the ``count`` chunks of a message from before the piece, last one first; empty unless all exist, and if the chunk after
-        them does, too: it is sent again."""
+        """Return the first ``count`` chunks of a message from before the piece, in descending order; empty unless all
+        exist.
+
+        Also empty if chunk ``count`` or a later one is there too: the one in the piece is a duplicate then."""
         chunks: list[tuple[EntryHeader, Position]] = []
         for position in reversed([*_positions(self._before)]):
             try:
@@ -365,7 +368,8 @@ def _report(topic: TopicName, lost: int, *, fail: bool) -> None:
 
 
 class _Paths:
-    """The files of pieces, each looked up once. A file that is gone or was replaced ends the read, or its entries are left out."""
+    """The paths of the files of pieces, each found once. A file that is gone or was replaced ends the read or, if the
+    options say so, its entries are left out."""
 
     def __init__(self, reader: EntryReader, *, fail: bool) -> None:
         self._path: Callable[[int], str | None] = cache(reader.files.path_of if fail else reader.files.find_path)

@@ -101,7 +101,7 @@ class VersionedValues:
 
 
 def _common(one: pa.DataType, other: pa.DataType) -> pa.DataType:
-    """Return the type that has the values of both."""
+    """Return a type that can hold the values of both."""
     if one == other:
         return one
     if pa.types.is_struct(one) and pa.types.is_struct(other):
@@ -534,7 +534,7 @@ _SINGLE = "value"
 
 
 class _Known(Struct, frozen=True):
-    """One column: its type, the columns of ``store.scan.messages`` that it is made of, and how."""
+    """One column: its type, the columns of ``store.scan.messages`` it is computed from, and how."""
 
     kind: pa.DataType
     needs: tuple[str, ...]
@@ -567,7 +567,7 @@ class KnownColumns(Struct, frozen=True):
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """The columns of ``store.scan.messages`` that all this is made of."""
+        """The columns of ``store.scan.messages`` from which these columns are computed."""
         names = self.schema.names
         needs = [need for name in names for need in _COLUMNS.get(name, _NOTHING).needs]
         if any(name in names for name in self._value_fields):
@@ -592,7 +592,7 @@ class KnownColumns(Struct, frozen=True):
 
     @property
     def _newest(self) -> ValueSchema | None:
-        """The schema that values are read by; None: they are bytes."""
+        """The schema for decoding values; None: values are raw bytes."""
         newest = None if self.raw else self.schemas.newest
         return None if newest is None or newest.type_name in ("BYTES", "NONE") else newest
 

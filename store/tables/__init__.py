@@ -1,1 +1,1 @@
-"""What a store knows as tables: Arrow batches, Parquet, Iceberg, SQL; and a store made of these."""
+"""A store's content as tables: Arrow batches, Parquet, Iceberg, SQL; and stores made from exported tables."""

@@ -1,9 +1,9 @@
-"""What SQL finds: the tables of an open store by name, or those that ``store export tables`` wrote.
+"""The tables that SQL can query by name: those of an open store, or those that ``store export tables`` wrote.
 
-``StoreTables``: those of ``store.tables.schemas``, and each topic, partitioned topic, glob or namespace. ``ExportedTables``: of one
-cluster, or of all that lie in a folder side by side; pyarrow reads the files, on a disk or at a URL, and leaves out row groups and
-columns that a statement does not want. Each file is proven by its SHA-256 before its first use, and its pages by their checksums
-whenever they are read.
+``StoreTables``: the tables of ``store.tables.schemas``; also each topic, partitioned topic, glob or namespace.
+``ExportedTables``: those of one cluster, or of all clusters in a folder. pyarrow reads the files, on a disk or at a
+URL, without the row groups and columns that a statement does not need. Each file is checked by its SHA-256 before its
+first use, and its pages by their checksums whenever they are read.
 """
 
 from __future__ import annotations
@@ -79,8 +79,8 @@ _ROUND_LEDGERS = 1024
 
 
 class StoredEntries(Struct):
-    """Entries by ledger and entry. ``topics``: all names, ascending; failures are added to ``problems``; ``seen`` is
-    filled as scans proceed."""
+    """The table ``entries`` of a store, in order of ledger and entry. ``topics``: all names, ascending. Failures are
+    added to ``problems``; ``seen`` counts what scans read."""
 
     asked: Callable[[], EntryReader]
     cluster: str | None
@@ -94,7 +94,7 @@ class StoredEntries(Struct):
         return self.asked()
 
     def rows(self, columns: Collection[str], pruner: Pruner) -> Iterator[pa.RecordBatch]:
-        """Yield the entries that the filter may be true of."""
+        """Yield the entries that may pass the filter."""
         names = [name for name in ENTRIES.names if name in columns]
         before = self.seen.read_bytes
         makes = _Columns(self.reader.txn, self.cluster, names)
@@ -119,7 +119,7 @@ class StoredEntries(Struct):
         self.problems += scan.unreadable
 
     def _rounds(self, pruner: Pruner) -> Iterator[Extents]:
-        """Yield the ledgers that have entries and may have rows, some at a time."""
+        """Yield the extents of ledgers with entries that may have rows in the result, several at a time."""
         found = _extents(self.reader.txn, self._ids(pruner))
         while some := list(islice(found, _ROUND_LEDGERS)):
             if pruner.passing([between("ledger_id", some[0][0][0], some[-1][0][0])]):
@@ -128,7 +128,7 @@ class StoredEntries(Struct):
                 self.seen.ledgers += len(some)
 
     def _ids(self, pruner: Pruner) -> Iterator[int]:
-        """Yield the ids of ledgers, ascending: of all, or of those topics that the filter names."""
+        """Yield the ids of all ledgers, or of those of the topics that the filter allows, ascending."""
         if not pruner.names("topic") or pruner.passing([pc.field("topic").is_null()]):
             yield from (ledger_of_key(key) for key, _ in self.reader.txn.items("times"))
             return
@@ -150,7 +150,7 @@ def _extents(txn: Txn, ids: Iterator[int]) -> Iterator[tuple[Part, str | None]]:
 
 
 class _Columns:
-    """Makes the named columns of entries, whose ledgers' topics are known."""
+    """Makes the named columns for entries; it has ledger id → topic of their ledgers."""
 
     def __init__(self, txn: Txn, cluster: str | None, names: list[str]) -> None:
         self._txn = txn
@@ -160,7 +160,7 @@ class _Columns:
         self.topics: dict[int, str | None] = {}
 
     def batch(self, places: Places, batch: EntryBatch | None) -> pa.RecordBatch:
-        """Return the entries at these places; if a batch was read, only those that are in it."""
+        """Return the rows of the entries at these places; if ``batch`` is given, only of the entries in it."""
         if batch is not None and len(batch) < len(places):
             places = places.take(
                 np.isin(entry_keys(places.ledger_ids, places.entry_ids), entry_keys(batch.ledger_ids, batch.entry_ids))
@@ -194,7 +194,7 @@ class _Columns:
         return self._logs[number]
 
     def _copies(self, places: Places) -> Array:
-        """Return on how many bookies a whole record of each entry is."""
+        """Return for each entry how many bookies have a whole record of it."""
         copies = np.ones(len(places), np.int16)
         if not has_copies(self._txn):
             return copies
@@ -238,7 +238,7 @@ _ENGINE_BYTES = 8 << 20  # this much is read here before an engine's processes h
 
 
 class MessagesAt(Struct, operations.PlacesOperation, frozen=True):
-    """Rows of messages at given places, packed, one row per batch of places; an empty one is read again where it is explained."""
+    """Operation that makes packed message rows of a batch of entries, empty if the store's process must read them."""
 
     messages: operations.ReadMessages
 
@@ -252,9 +252,10 @@ class MessagesAt(Struct, operations.PlacesOperation, frozen=True):
 
 
 class MessageTable(Struct):
-    """Messages of the topics that ``find`` names, in ascending order. Values are JSON text, or of the type of ``schemas``.
+    """Messages of the topics that ``find`` returns, topics ascending. Values are JSON text, or have the type of
+    ``schemas``.
 
-    Failures are added to ``problems``; ``seen`` is filled as scans proceed.
+    Failures are added to ``problems``; ``seen`` counts what scans read.
     """
 
     asked: Callable[[], EntryReader]
@@ -278,20 +279,21 @@ class MessageTable(Struct):
         )
 
     def rows(self, columns: Collection[str], pruner: Pruner) -> Iterator[pa.RecordBatch]:
-        """Yield the messages that the filter may be true of."""
+        """Yield the messages that may pass the filter."""
         names, schema = self._named(columns)
         for parts, topics in self._rounds(pruner):
             for batch in self._scan(self._read(names or ("ledger_id",), topics), parts):
                 yield with_topics(batch, schema, self.cluster)
 
     def adding(self) -> MessageTable | None:
-        """Return what adds up messages where they are read, if an engine reads."""
+        """Return this table as one whose engine can aggregate messages where they are read; None without an engine."""
         return None if self.reader.engine is None else self
 
     def add_up(
         self, columns: Collection[str], pruner: Pruner, split: Split, finish: Callable[[pa.Table], None]
     ) -> bool:
-        """Give ``finish`` the parts of a statement, over messages that may pass the filter; False: run the whole statement instead."""
+        """Call ``finish`` with the partial results of a split statement, over messages that may pass the filter; return
+        False if the unsplit statement has to run instead."""
         seen, problems = copy(self.seen), len(self.problems)
         with suppress(
             duckdb.Error, pa.ArrowException, MemoryError
@@ -325,7 +327,7 @@ class MessageTable(Struct):
         return add_up.table([row])
 
     def _named(self, columns: Collection[str]) -> tuple[tuple[str, ...], pa.Schema]:
-        """Return the names of columns that are read of messages, and all columns."""
+        """Return the names of the columns to read from messages, and the schema of all requested columns."""
         asked = [name for name in OF_TOPIC if name in columns]
         wanted = {*columns, "topic"} if asked else columns
         names = tuple(name for name in _OF_MESSAGES if name in wanted)
@@ -333,7 +335,7 @@ class MessageTable(Struct):
         return names, pa.schema([schema.field(name) for name in MESSAGES.names if name in {"cluster", *names, *asked}])
 
     def _read(self, columns: tuple[str, ...], topics: dict[int, str]) -> operations.ReadMessages:
-        """Return how messages of these topics, by their ledgers, are read."""
+        """Return the operation that reads these columns of messages; ``topics``: ledger id → topic."""
         values = None
         if not {"value", "value_error"}.isdisjoint(columns):
             if self.schemas is not None:
@@ -346,7 +348,7 @@ class MessageTable(Struct):
     # -- which entries ------------------------------------------------------------------------------------------------
 
     def _rounds(self, pruner: Pruner) -> Iterator[tuple[list[Part], dict[int, str]]]:
-        """Yield parts to read, some ledgers at a time, and these ledgers' topics."""
+        """Yield (parts of ledgers to read, ledger id → topic), several ledgers at a time."""
         parts: list[Part] = []
         topics: dict[int, str] = {}
         for name in pruner.chosen("topic", self._in_namespaces(pruner)):
@@ -365,7 +367,7 @@ class MessageTable(Struct):
             yield parts, topics
 
     def _in_namespaces(self, pruner: Pruner) -> Sequence[str]:
-        """Return the topics of the namespaces that the filter may be true of."""
+        """Return the topics of the namespaces that the filter allows."""
         names = self.find()
         if not pruner.names("tenant", "namespace"):
             return names
@@ -375,7 +377,7 @@ class MessageTable(Struct):
         return [name for name in names if parse_owner(name).namespace in left]
 
     def _parts(self, topic: Topic, pruner: Pruner) -> Iterator[Part]:
-        """Return the entries of a topic that may have a row."""
+        """Yield the parts of a topic's ledgers that may have rows in the result."""
         parts = list(iter_ledger_parts(topic, 0, topic.number_of_entries))
         names = [equal("topic", str(topic.name))] * len(parts)
         return iter_wanted(self.reader.txn, parts, names, pruner, self.seen)
@@ -395,14 +397,14 @@ class MessageTable(Struct):
         self._tell(scan)
 
     def _tell(self, scan: EntryScan) -> None:
-        """Note what a scan could not read."""
+        """Add what a scan could not read to ``problems``."""
         self.problems += scan.unreadable
         if scan.missing:
             lost = counted(scan.missing, "entry is", "entries are")
             self.problems.append(EntryNotFound(f"{lost} in no imported file"))
 
     def _packed(self, messages: operations.ReadMessages, scan: EntryScan) -> Iterator[tuple[Places, bytes]]:
-        """Yield places, and their rows where the engine made them."""
+        """Yield (places, their packed rows), b"" for those that the engine did not make."""
         engine = self.reader.engine
         if engine is None or self.seen.read_bytes < _ENGINE_BYTES:
             yield from ((places, b"") for places in scan.groups())
@@ -435,9 +437,10 @@ _SAME_SCHEMA_TOPICS = 1024  # of which the schemas are compared; of more, values
 
 
 class StoreTables:
-    """The tables that SQL sees in one snapshot of a store, which ``asked`` returns a reader of, for each scan another.
+    """The tables that SQL sees in one snapshot of a store; ``asked`` returns a new reader of the snapshot for each
+    scan.
 
-    ``problems``: failures of scans. ``errors``: the exceptions that they raised.
+    ``problems``: what scans could not read. ``errors``: exceptions that ended a scan.
     """
 
     def __init__(self, asked: Callable[[], EntryReader], cluster: str | None) -> None:
@@ -450,11 +453,11 @@ class StoreTables:
 
     @property
     def brought(self) -> list[str]:
-        """The tables whose rows were added up here, after other processes read them, as the statement cannot be split."""
+        """The tables whose rows other processes read and sent to this one, because the statement cannot be split."""
         return [name for name, seen in self.seen.items() if seen.is_brought]
 
     def told(self) -> list[str]:
-        """Return what the scans since the last call read and skipped, a line per table, and start anew."""
+        """Return a line per table on what the scans since the last call read and skipped, and reset the counts."""
         lines = [seen.text(name) for name, seen in self.seen.items() if seen.ledgers]
         for seen in self.seen.values():
             seen.clear()
@@ -489,7 +492,7 @@ class StoreTables:
         yield from iter_table(self._asked(), name, self._cluster, self.problems.append, topics, columns)
 
     def topics_like(self, begin: str, most: int) -> list[str]:
-        """Return at most ``most`` names of topics, without their domain, that begin with a text."""
+        """Return at most ``most`` names of topics that, without their domain, begin with a text."""
         names = (str(topic).removeprefix("persistent://") for topic in iter_all_topics(self._asked().txn))
         return list(islice((name for name in names if name.startswith(begin)), most))
 
@@ -535,7 +538,8 @@ def open_sql(reader: EntryReader, problems: list[StoreError], now_ms: int) -> It
 
 
 class ExportedTables:
-    """The tables in a folder, of one cluster or of all. Raises SourceNotFound if nothing was exported there, NotFound, Corrupt."""
+    """The exported tables in a folder, of one cluster or all. Raises SourceNotFound if nothing was exported there,
+    NotFound, Corrupt."""
 
     def __init__(self, folder: Folder, cluster: str | None) -> None:
         self._folder, self._cluster = folder, cluster
@@ -546,7 +550,7 @@ class ExportedTables:
         self.renew()
 
     def renew(self) -> bool:
-        """Reload the folder, and return whether it now has another export."""
+        """Reload the folder's list of tables; return whether it has changed."""
         folder, cluster = self._folder, self._cluster
         manifest = read_manifest(folder)
         if manifest is None:
@@ -572,31 +576,31 @@ class ExportedTables:
 
     @property
     def incomplete(self) -> str:
-        """Why the metadata of one of the tables was not whole, "" where it was of all."""
+        """Why the metadata of one of the tables was incomplete, "" if all was complete."""
         clusters = self._manifest.clusters if self._manifest else {}
         wanted = (clusters[name] for name in clusters if self._cluster in (None, name))
         return next((reason for one in wanted for reason in one.incomplete.values()), "")
 
     @property
     def parts(self) -> list[TableFile]:
-        """The files of the tables that are there."""
+        """The files of all exported tables."""
         return [part for parts in self._parts.values() for part in parts]
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The tables that are there."""
+        """The names of the exported tables."""
         return (*self._parts,)
 
     def told(self) -> list[str]:
-        """Return sentences about the last statement; none about scans, as DuckDB does not report these."""
+        """Return no lines: DuckDB does not report what it scanned of the files."""
         return []
 
     def topics_like(self, begin: str, most: int) -> list[str]:
-        """Return nothing: to complete names would read files."""
+        """Return no names: completing them would read the files."""
         return []
 
     def find(self, name: str) -> MadeTable | TopicsMeant | None:
-        """Return the table of a name, None for an unknown one: a topic, a namespace and a glob are messages."""
+        """Return the table with a name, or the topics that a topic, namespace or glob means; None if unknown."""
         if name in self._parts:
             parts = self._parts[name]
             schema = TABLES[name]
@@ -631,7 +635,7 @@ class ExportedTables:
 
 
 def _condition_of(name: str) -> str | None:
-    """Return which messages a name means, None if it names no topics."""
+    """Return the SQL condition for the messages of the topics that a name means, None if it names no topics."""
     plain = name.removeprefix("persistent://")
     if any(sign in name for sign in "*?["):
         return f"topic GLOB {_text(name)} OR topic GLOB {_text(f'persistent://{plain}')}"
@@ -647,7 +651,7 @@ def _condition_of(name: str) -> str | None:
 
 
 def _begins(begin: str, rest: str) -> str:
-    """Return the condition that a topic begins with a text, and that a regular expression has the rest."""
+    """Return the SQL condition that a topic begins with a text, and that the rest matches a regular expression."""
     part = _text(begin)
     return f"starts_with(topic, {part}) AND regexp_full_match(substr(topic, length({part}) + 1), {_text(rest)})"
 

@@ -1,17 +1,17 @@
-"""The table ``entries``, as executors make it, and beside it the table ``messages`` of the same entries.
+"""Makes the table ``entries`` on executors and, from the same entries, the table ``messages``.
 
-Phase one (``StageEntries``): a slice of a file → records sorted by ledger and entry, cut at the edges of ranges. A staging file is Arrow
-IPC streams one after the other, one for each range of keys that the slice has entries of, so that who makes a range reads its part of
-every file with one request and nothing else. The driver is told where the parts are.
+Phase one (``StageEntries``): a slice of a file → records sorted by ledger and entry, cut at the edges of key ranges. A
+staging file is a sequence of Arrow IPC streams, one for each range with entries in the slice, so that the task for a
+range reads its part of every file with one request and nothing else. The driver receives the offsets of the parts.
 
 Phase two (``FinishEntries``): a range of (ledger id, entry id) → its entries from every staging file, once each, as final files.
 
-Of several records of an entry the one counts that the index of a store names: a whole one before one with a bad digest, that of a
-bookie proven to be of the cluster, an entry log's before a journal's, of the newest log and the oldest journal, the last in a log
-and the first in a journal (``store.index.writer.Indexer``).
+Of several records of an entry, the table has the one that the index of a store would name
+(``store.index.writer.Indexer``). In order of preference: a right digest, a bookie proven to belong to the cluster, an
+entry log before a journal, the newest log and the oldest journal, the last in a log and the first in a journal.
 
-Messages: the entries that a range keeps are read from their files and taken apart. Every entry stands for itself, as in
-``store.scan.operations``: batches are exploded, a chunk is a row of its own.
+Messages: the chosen entries of a range are read from their files and split into messages. Each entry is decoded on its
+own, as in ``store.scan.operations``: batches are exploded, a chunk is a row of its own.
 """
 
 from __future__ import annotations
@@ -75,13 +75,13 @@ SEGMENTS = pa.schema(
 
 
 class Edges(Struct, frozen=True):
-    """Where ranges of (ledger id, entry id) begin, ascending; what lies before the first edge is range 0."""
+    """The first (ledger id, entry id) of each range but range 0, ascending; lower keys are in range 0."""
 
     ledgers: Array  # i64
     entries: Array  # i64
 
     def cut(self, ledgers: Array, entries: Array) -> tuple[Array, Array]:
-        """Return (range, its first row) of each range with rows among the sorted keys, and the end as a last row."""
+        """Return (numbers of ranges with rows among the sorted keys, first row of each, then the number of rows)."""
         low = int(np.searchsorted(self.ledgers, ledgers[0], "left"))
         high = int(np.searchsorted(self.ledgers, ledgers[-1], "right"))
         starts = np.searchsorted(ledgers, self.ledgers[low:high], "left")
@@ -97,7 +97,7 @@ class Edges(Struct, frozen=True):
 
 
 class StageEntries(Struct, frozen=True):
-    """One staging file or more a slice, in the folder's directory ``directory``."""
+    """Operation that writes one or more staging files per slice, into ``directory`` of the folder."""
 
     folder: Folder
     directory: str
@@ -134,7 +134,7 @@ class StageEntries(Struct, frozen=True):
         )
 
     def _write(self, waiting: list[pa.RecordBatch]) -> dict[str, Any]:  # Any: columns of SEGMENTS
-        """Write the waiting rows, and empty the list."""
+        """Write the waiting rows to a staging file, and empty the list; return its row."""
         table = pa.Table.from_batches(waiting, STAGED).combine_chunks()
         waiting.clear()
         ledgers, entries = (table.column(name).to_numpy() for name in ("ledger_id", "entry_id"))
@@ -154,7 +154,7 @@ class StageEntries(Struct, frozen=True):
 
 
 def unseen(path: str) -> SourceNotFound:
-    """Return the error of a path that this machine does not see."""
+    """Return the error for a path that does not exist on this machine."""
     return SourceNotFound(f"{platform.node()} does not see {path}", hint=UNSEEN, path=path)
 
 
@@ -177,7 +177,7 @@ def _present(scan: FileScan, piece: FileRange) -> Iterator[Array]:
 
 
 class LastRange(FileRange, frozen=True):
-    """The slice at the end of a file: rows that end after it were written later."""
+    """The last slice of a file: records that end after the slice were written after the import, and are skipped."""
 
 
 def _staged(records: Array, scan: FileScan) -> pa.RecordBatch:
@@ -217,7 +217,7 @@ def senders(data: Array, starts: Array, ends: Array) -> tuple[pa.Array, Array]:
 
 
 def answer(schema: pa.Schema, **values: Any) -> pa.RecordBatch:  # Any: columns of the schema
-    """Return a row of SEGMENTS or FINISHED with these values, of this machine."""
+    """Return a row of SEGMENTS or FINISHED with these values and this machine's name."""
     row = {"host": platform.node(), **values}
     return pa.RecordBatch.from_arrays([pa.array([row.get(item.name)], item.type) for item in schema], schema=schema)
 
@@ -244,7 +244,8 @@ FINISHED = pa.schema(
 
 
 class Origin(NamedTuple):
-    """The file that staged records are of. ``disk``: what tells its bookie's files from another's; ``order``: its id in the store."""
+    """The file that staged records come from. ``disk``: equal for files of one bookie; ``order``: the file's id in the
+    store."""
 
     path: str
     bookie: str
@@ -255,7 +256,7 @@ class Origin(NamedTuple):
 
 
 class Segment(NamedTuple):
-    """A range's part of a staging file."""
+    """The part of a staging file that belongs to a range."""
 
     file: str
     offset: int
@@ -265,7 +266,7 @@ class Segment(NamedTuple):
 
 
 class KeyRange(FileRange, frozen=True, eq=False):
-    """One range, as an engine takes slices. ``number``: its place in the order of keys."""
+    """One range, in the form of a slice for an engine. ``number``: its index in key order."""
 
     number: int = 0
     segments: Sequence[Segment] = ()
@@ -280,7 +281,7 @@ def key_range(number: int, segments: Sequence[Segment]) -> KeyRange:
 
 
 class FinishEntries(Struct, frozen=True):
-    """One final file or more per range, below a directory of the folder.
+    """Operation that writes one or more final files per range, below a directory of the folder.
 
     ``ledgers``: files of the table that names topics; ``messages``: also write the table of messages. ``incomplete``:
     as in ``write_part``.
@@ -351,7 +352,7 @@ class FinishEntries(Struct, frozen=True):
 
 
 class _ChosenEntries(Struct, frozen=True):
-    """Entries once each, by ledger and entry: records, and for each the index of its file in ``files``."""
+    """Each entry once, in order of ledger and entry: its record, and the index of its file in ``files``."""
 
     rows: Array  # RECORD
     sequences: Array  # i64
@@ -401,7 +402,7 @@ def _read(folder: Folder, segment: Segment) -> pa.Table:
 
 
 class _Gathered(NamedTuple):
-    """Records of several segments, and how many are of each."""
+    """Records of several segments, and the number from each."""
 
     rows: Array  # RECORD
     sequences: Array  # i64
@@ -443,7 +444,7 @@ def _choose(segments: Sequence[Segment], staged: _Gathered) -> _ChosenEntries:
 
 
 def _rank(rows: Array, origins: Array, files: Sequence[Origin]) -> Array:
-    """Return a number for each record, the least for the one that counts."""
+    """Return a rank for each record; of several records of an entry, the one with the least rank is chosen."""
     journal, stranger, order = (
         np.array([getattr(origin, name) for origin in files], np.int64)[origins]
         for name in ("is_journal", "is_stranger", "order")
@@ -456,7 +457,7 @@ def _rank(rows: Array, origins: Array, files: Sequence[Origin]) -> Array:
 
 
 def _copies(flags: Array, origins: Array, is_first: Array, files: Sequence[Origin]) -> Array:
-    """Return on how many disks each entry has an intact record; rows are in order, and an entry begins where ``is_first``."""
+    """Return on how many disks each entry has an intact record; rows are in order, ``is_first`` marks the first."""
     disks = list(dict.fromkeys(origin.disk for origin in files))
     disk = np.array([disks.index(origin.disk) for origin in files], np.int64)[origins]
     entry = np.cumsum(is_first) - 1
@@ -503,14 +504,14 @@ def finished(table: str, part: TableFile, *, damaged: int = 0, problems: int = 0
 
 
 class _LedgerInTopic(NamedTuple):
-    """A ledger in a topic's list, with the entries that the topic counts: no broker delivers entries after these."""
+    """A ledger in a topic's list, and the end of its entries by that list: brokers deliver none after it."""
 
     topic: str
     entries: int
 
 
 def with_topics(batch: pa.RecordBatch, schema: pa.Schema, cluster: str | None, **others: pa.Array) -> pa.RecordBatch:
-    """Return a batch of messages in the columns of a schema, with those that follow from cluster and topic; others are null."""
+    """Return a batch of messages with the columns of a schema; cluster and topic are added, missing ones null."""
     made = dict(zip(batch.schema.names, batch.columns, strict=True)) | others
     made["cluster"] = pa.repeat(pa.scalar(cluster, pa.string()), len(batch))
     made |= {name: _parts_of_topics(name, batch.column("topic")) for name in OF_TOPIC if name in schema.names}
@@ -527,7 +528,7 @@ def _parts_of_topics(part: str, topics: pa.Array) -> pa.Array:
 
 
 class MessageFiles(Struct, frozen=True):
-    """The content of message rows: values by the topics' schemas, payloads if asked for."""
+    """How to make message rows: with values by ``schemas``, and with payloads if requested."""
 
     payload: bool = False
     schemas: Mapping[str, TopicSchemas] = field(default_factory=dict)
@@ -562,7 +563,7 @@ class MessageFiles(Struct, frozen=True):
 
 
 def read_all_schemas(reader: EntryReader) -> dict[str, TopicSchemas]:
-    """Return topic → its schemas of all topics that have one."""
+    """Return topic → its schemas, for all topics with a schema."""
     found: dict[str, TopicSchemas] = {}
     for name in iter_all_topics(reader.txn):
         try:

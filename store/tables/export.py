@@ -1,8 +1,8 @@
 """``store export tables``: writes a store's content into a folder of tables, all or nothing.
 
-Everything is written below ``_staging-…`` first. Then the files get their names, which are new, ``tables.json`` names them
-in the place of those of the last export, and these are removed. A kill leaves the old export or the new one, and files that
-``tables.json`` does not name; the next export of the cluster removes those.
+Everything is written below ``_staging-…`` first. Then the files get their final names, which no earlier file had,
+``tables.json`` names them instead of the files of the last export, and these are removed. After a kill ``tables.json``
+names the old export or the new one; files that it does not name are removed by the next export of the cluster.
 """
 
 from __future__ import annotations
@@ -54,8 +54,9 @@ MESSAGES = "messages"
 
 
 class ExportRequest(Struct, frozen=True):
-    """What to export where. ``cluster`` None: as the metadata say; ``only`` empty: all tables but messages, which ``messages`` adds;
-    ``payload``: of messages; ``profile``: another tool's columns for them, values as bytes; ``catalog``: of ``iceberg``."""
+    """What to export where. ``cluster`` None: its name in the metadata; ``only`` empty: all tables but messages, which
+    ``messages`` adds; ``payload``: with payloads; ``profile``: messages with another tool's columns, values as bytes;
+    ``catalog``: for Iceberg."""
 
     directory: str
     cluster: str | None = None
@@ -67,8 +68,8 @@ class ExportRequest(Struct, frozen=True):
     iceberg: bool = False
 
     def checked(self, state: StoreState) -> ExportRequest:
-        """Return the request with its tables named, of a store in this state; raises as ``choose_tables``, and InvalidValue for options
-        of tables that are not written."""
+        """Return the request with the tables to write, for a store in this state; raises as ``choose_tables``, and
+        InvalidValue for options of tables that are not written."""
         tables = choose_tables(self.only, messages=self.messages, state=state)
         for what, is_given in (("columns are", self.profile is not None), ("payload is", self.payload)):
             if is_given and MESSAGES not in tables:
@@ -82,7 +83,7 @@ class ExportRequest(Struct, frozen=True):
 
 
 class TableWritten(Answer, frozen=True):
-    """One table of the cluster: its rows now, and before."""
+    """One exported table of the cluster, with its number of rows now and before."""
 
     table: str
     rows: int
@@ -92,7 +93,7 @@ class TableWritten(Answer, frozen=True):
 
 
 class TableCommitted(Answer, frozen=True):
-    """One Iceberg table of the cluster: its rows now and before, the files added, and the snapshot; None: there was nothing to commit."""
+    """One Iceberg table of the cluster: rows now and before, files added, snapshot (None: nothing to commit)."""
 
     table: str
     rows: int
@@ -114,7 +115,7 @@ class TablesReport(Answer, frozen=True):
 
 
 class MadeTables(Struct):
-    """Files that are written and not yet named, by table."""
+    """By table, the files that are written but do not have their final names yet."""
 
     parts: dict[str, tuple[TableFile, ...]] = field(default_factory=dict)
     damaged: int = 0
@@ -122,7 +123,7 @@ class MadeTables(Struct):
 
 
 class Exporting(Struct, frozen=True):
-    """One run: the store's snapshot, where to, and how."""
+    """One export: the store's snapshot, the target folder, and the options."""
 
     reader: EntryReader
     folder: Folder
@@ -138,7 +139,7 @@ class Exporting(Struct, frozen=True):
 
     @property
     def staging(self) -> str:
-        """The directory of files that have no final name yet."""
+        """The directory of files without a final name."""
         return f"{_STAGING}{word_of(self.cluster)}-{self.token}"
 
 
@@ -163,7 +164,7 @@ def choose_tables(only: Sequence[str], *, messages: bool, state: StoreState) -> 
 
 
 def scanned_bytes(reader: EntryReader, request: ExportRequest) -> int:
-    """Return at most how many bytes are read for a request: messages with a profile's columns are read separately from entries."""
+    """Return the most bytes that a request reads; with a profile, messages are read separately."""
     apart = request.profile is not None and MESSAGES in request.only
     scans = "entries" in request.only or (MESSAGES in request.only and not apart)
     return (scans + apart) * catalogued_bytes(reader.txn) if scans or apart else 0
@@ -299,7 +300,7 @@ def _joined(
 
 
 def why_incomplete(txn: Txn) -> str:
-    """Return why the metadata may lack something or be out of date, "" where it does not."""
+    """Return why the metadata may be incomplete or out of date, "" if it is neither."""
     return "; ".join(damage.reason for damage in islice(iter_incompleteness(txn), _REASONS))
 
 
@@ -328,5 +329,5 @@ def home_of(table: str, cluster: str) -> str:
 
 
 def word_of(cluster: str) -> str:
-    """Return a cluster's name as a part of a file's name."""
+    """Return a cluster's name in a form that file names may contain."""
     return quote(cluster, safe="")

@@ -1,8 +1,8 @@
-"""Where tables lie: a directory, or a prefix of a store of objects, and its list ``tables.json``. Plain data, so that executors write
-there themselves.
+"""The folder of exported tables, a directory or a prefix of an object store, and its list ``tables.json``. Picklable,
+so that executors can write there themselves.
 
-The list has the files of the last whole export of each cluster. Readers that go by it see one export or the next, never both: what is
-written has no name that readers look at before the list names it. Fields: docs/formats/tables.md.
+The list has the files of the last complete export of each cluster. Readers that follow it see one export or the next,
+never a mixture: files get names that readers would find only when the list names them. Fields: docs/formats/tables.md.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Folder(Struct, frozen=True):
 
     @property
     def is_remote(self) -> bool:
-        """Whether it is a store of objects."""
+        """Whether the folder is in an object store."""
         return is_url(self.place)
 
     def at(self, relative: str) -> str:
@@ -118,7 +118,7 @@ class Folder(Struct, frozen=True):
         return file_system_of(where) if self.is_remote else (fs.LocalFileSystem(), where)
 
     def size(self, relative: str) -> int | None:
-        """Return the size of a file in bytes, None if this process sees none."""
+        """Return the size of a file in bytes, None if it does not exist for this process."""
         if not self.is_remote:
             try:
                 return os.stat(self.at(relative)).st_size
@@ -174,7 +174,7 @@ class Folder(Struct, frozen=True):
 
     @contextmanager
     def locked(self, name: str, *, wait: bool = False) -> Iterator[None]:
-        """Hold a named lock, in a directory on this machine; an object store has none. Raises StoreBusy, unless told to wait."""
+        """Hold a named lock; does nothing for an object store. Raises StoreBusy unless ``wait``."""
         if self.is_remote:
             yield
             return
@@ -213,7 +213,7 @@ def _new_object(where: str) -> Iterator[Any]:  # Any: a stream of pyarrow
 
 
 def _mode_below(parent: Path) -> int:
-    """Return the mode for a new directory: it can be read by those who may enter its parent."""
+    """Return the mode for a new directory, readable by those who may enter its parent."""
     return _DIRECTORY_MODE | (parent.stat().st_mode & 0o077) if parent.is_dir() else _DIRECTORY_MODE
 
 
@@ -257,7 +257,7 @@ class TableFile(Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """Its name in its table's directory."""
+        """The file's name in its table's directory."""
         return self.path.rpartition("/")[2]
 
 
@@ -279,7 +279,7 @@ class ClusterTables(Struct, frozen=True):
 
 
 class Manifest(Struct, frozen=True):
-    """The tables in the folder, by cluster."""
+    """The content of ``tables.json``: cluster → its tables."""
 
     clusters: Mapping[str, ClusterTables] = field(default_factory=dict)
 
@@ -372,7 +372,7 @@ def _part_of(row: Mapping[str, Any], where: str) -> TableFile:  # Any: JSON
 
 
 def _member(found: Mapping[str, Any], where: str, name: str, kind: type[_Kind]) -> _Kind:  # Any: JSON
-    """Return a member, of this kind, of a JSON object; raises ValueError naming ``where``."""
+    """Return the member ``name`` of a JSON object; raises ValueError naming ``where`` unless it has this kind."""
     place = f"{where}.{name}" if where else name
     if name not in found:
         raise ValueError(f"{place}: expected {_KINDS[kind]}, found nothing")

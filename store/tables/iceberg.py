@@ -46,7 +46,7 @@ _PROPERTIES = {
 
 
 class Warehouse(Struct, frozen=True):
-    """A catalogue, and the directory or URL below which our tables are."""
+    """An Iceberg catalogue, and the directory or URL below which exported tables are."""
 
     root: str
     catalog: Any  # pyiceberg.catalog.Catalog
@@ -57,10 +57,10 @@ class Warehouse(Struct, frozen=True):
 
 
 class Commit(Struct, frozen=True):
-    """Files that become all rows that a table has of a cluster.
+    """A change to one table: ``files`` replace all of the table's rows of a cluster.
 
-    ``identity``: what tells the cluster from another of the same name. ``incomplete``: why the metadata that the rows are of was not
-    whole, "" where it was.
+    ``identity``: distinguishes clusters of the same name. ``incomplete``: why the metadata behind the rows was
+    incomplete, "" if it was complete.
     """
 
     table: str
@@ -190,7 +190,7 @@ def _storage(place: str, query: str) -> dict[str, str]:
 
 
 def _failures() -> tuple[type[Exception], ...]:
-    """Return what pyiceberg raises of catalogues and files that are not as they should be; drivers have errors of their own."""
+    """Return the exceptions that pyiceberg and the database drivers raise for faulty catalogues and files."""
     from pyiceberg.exceptions import RESTError, ValidationError
     from sqlalchemy.exc import SQLAlchemyError
 
@@ -239,7 +239,7 @@ def find_rows(
 ) -> tuple[Any, int]:  # Any: pyiceberg's Table
     """Return a table, None if it does not exist yet, and its number of rows of a cluster.
 
-    Raises Refused unless it can take rows of that cluster, which ``identity`` tells from others, and Corrupt.
+    Raises Corrupt, and Refused if the table cannot have rows of the cluster with this ``identity``.
     """
     table = find_table(warehouse, name)
     if table is None:
@@ -292,7 +292,7 @@ def commit(warehouse: Warehouse, change: Commit) -> Committed:
 
 
 def _add_columns(transaction: Any, name: str, what: str) -> None:  # Any: pyiceberg's Transaction
-    """Give the table columns that it did not have; raises Refused if one has another type."""
+    """Add the columns that the table lacks; raises Refused if an existing one has another type."""
     from pyiceberg.exceptions import ValidationError
 
     try:
@@ -343,7 +343,7 @@ def _rows(table: Any, cluster: str) -> int:  # Any: pyiceberg's Table
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """pyiceberg warns of every column without statistics: those of long values have none."""
+    """Suppress pyiceberg's warning about each column without statistics: columns of long values have none."""
     logger = logging.getLogger("pyiceberg.io.pyarrow")
     level = logger.level
     logger.setLevel(logging.ERROR)

@@ -1,7 +1,8 @@
-"""``store import tables``: a store made of the tables of one cluster, once. Its messages are read where the logs lie.
+"""``store import tables``: creates a store from the exported tables of one cluster; messages stay in the logs, where
+they are read.
 
-Needed are ``nodes`` (the tree), ``rows`` (the store's small databases), ``bodies`` (records that metadata lies in) and ``entries`` (the
-location blocks), all of one export.
+It needs ``nodes`` (the metadata tree), ``rows`` (the store's small databases), ``bodies`` (entries that contain
+metadata, of cursor and schema ledgers) and ``entries`` (for the location blocks), all from one export.
 """
 
 from __future__ import annotations
@@ -80,17 +81,17 @@ class FoundTables(Struct, frozen=True):
 
     @property
     def incomplete(self) -> str:
-        """Why the metadata of the tables that a store is made of was not whole, "" where it was."""
+        """Why the metadata in the required tables was incomplete, "" if it was complete."""
         return next((self.cluster.incomplete[table] for table in NEEDED if table in self.cluster.incomplete), "")
 
     @property
     def parts(self) -> list[TableFile]:
-        """The files of the tables that a store is made of."""
+        """The files of the required tables."""
         return [part for table in NEEDED for part in self.cluster.tables[table]]
 
     @property
     def rows(self) -> int:
-        """The rows of the tables that a store is made of."""
+        """The number of rows in the required tables."""
         return sum(map(self.cluster.rows, NEEDED))
 
     def read(self, table: str, columns: Sequence[str]) -> Iterator[pa.Table]:
@@ -101,7 +102,7 @@ class FoundTables(Struct, frozen=True):
 
 
 def find_tables(place: str, cluster: str | None) -> FoundTables:
-    """Return the tables of which a store can be made, of a cluster, or of the only one in a directory or at a URL.
+    """Return the tables of ``cluster`` (None: the only one) in a directory or at a URL, from which a store can be made.
 
     Raises SourceNotFound, Unsupported, NotFound, InvalidValue, SourceChanged (tables of several exports) and Corrupt.
     """
@@ -218,7 +219,7 @@ def _nodes(read: Read, result: TablesImported) -> Iterator[Row]:
 
 
 def _place_logs(store: Store, origin: Path, result: TablesImported) -> Mapping[str, int]:
-    """Make the catalogue of a new store name the files at their places in the exported store's; return their ids."""
+    """Catalogue the files in a new store, at their paths in the exported store; return path → file id."""
     with store.read() as txn:
         logs = [replace(log, path=str(log.locate(origin).absolute())) for log in iter_logs(txn)]
     result.files, result.elsewhere = len(logs), sum(not Path(log.path).exists() for log in logs)
@@ -244,7 +245,7 @@ def _entries(read: Read, files: Mapping[str, int], result: TablesImported) -> It
 
 
 class EntryRows(NamedTuple):
-    """Good entries by ledger and entry: records as a scan makes them, and the number of each one's file."""
+    """Good entries in order of ledger and entry: records as a scan makes them, and the file id of each."""
 
     records: Array  # kernel.RECORD
     files: Array  # u32
@@ -255,7 +256,7 @@ class EntryRows(NamedTuple):
 
 
 def rows_of(table: pa.Table, file_ids: Mapping[str, int]) -> EntryRows:
-    """Return the entries of a table, without those with a bad digest, which no index has. Raises Corrupt."""
+    """Return the entries in a table, except those with a wrong digest, which no index has; raises Corrupt."""
     records = np.zeros(table.num_rows, kernel.RECORD)
     for name in (*_KEYS, "offset", "size", "messages"):
         records[name] = _numbers(table, name)
@@ -294,7 +295,7 @@ def _numbers(table: pa.Table, name: str, null: int = 0) -> Array:
 
 
 def pack_blocks(parts: Iterable[EntryRows]) -> Iterator[Row]:
-    """Yield the location blocks of parts that are in the order of ledgers and entries, each with its key."""
+    """Yield the location block rows of ``parts``, which are in order of ledger and entry."""
     held = EntryRows(np.zeros(0, kernel.RECORD), np.zeros(0, np.uint32))
     for part in parts:
         rows = EntryRows(*(np.concatenate(both) for both in zip(held, part, strict=True))) if len(held.files) else part

@@ -1,8 +1,9 @@
-"""The tables of files made by an engine; here are counts and places alone, whoever runs slices reads the entries and writes the files.
+"""Makes the large tables with an engine, whose processes read the entries and write the files; this process sees only
+counts and offsets.
 
-``entries``: slices → staging files → ranges → final files. ``messages`` under the Spark connector's names: topic by topic, as a consumer
-reads them, the rows of ``topics dump``: chunks are joined, and what a transaction wrote is there once it is committed. The schemas of a
-cluster's topics differ and a table has one, so values are bytes.
+``entries``: slices → staging files → ranges → final files. ``messages`` under the Spark connector's names: the rows of
+``topics dump``, topic by topic, as a consumer reads them: chunks are joined, and messages of a transaction appear if it
+is committed. Topics of a cluster have different schemas and a table has one, so values are bytes.
 """
 
 from __future__ import annotations
@@ -100,7 +101,8 @@ _Row = dict[str, Any]  # Any: columns of what an operation yields
 
 
 class Making(Struct, frozen=True):
-    """How the table is made. ``engine`` None: in this process. ``staging``: the existing directory for files that are not final.
+    """How to make a table. ``engine`` None: in this process. ``staging``: an existing directory for files without final
+    names.
 
     ``incomplete``: as in ``store.tables.parquet.write_part``.
     """
@@ -119,7 +121,7 @@ class Making(Struct, frozen=True):
 
 
 class MadeEntries(Struct):
-    """The final files in the order of their keys, the entries in them with a bad digest, and how many problems the files have."""
+    """The final files in key order, the entries in them with a wrong digest, and the problems in the scanned files."""
 
     parts: list[TableFile] = field(default_factory=list)
     messages: list[TableFile] = field(default_factory=list)
@@ -153,7 +155,7 @@ def make_entries(txn: Txn, how: Making, ledgers: Sequence[TableFile]) -> MadeEnt
 
 
 def _stage(txn: Txn, how: Making, made: MadeEntries, ledgers: Sequence[TableFile]) -> _Staged:
-    """Run phase one; slices of a file that do not end where the next begins are read again, as their bytes really are."""
+    """Run phase one; a slice that does not begin where the last one ended is read again from there."""
     memory_bytes = None if how.engine is None else how.engine.memory_bytes
     files = list(plan_files(txn, Cut(min(how.slice_bytes, slice_bytes(memory_bytes)))))
     edges = plan_edges(how.folder, ledgers, how.range_entries)
@@ -178,7 +180,7 @@ def _stage(txn: Txn, how: Making, made: MadeEntries, ledgers: Sequence[TableFile
 
 
 class _Answer(NamedTuple):
-    """How a slice ended: where its first record begins and the next one's, and its staging files by number."""
+    """A slice's result: offsets of its first record and of the one after it, and its staging files by number."""
 
     files: range
     first_offset: int
@@ -187,7 +189,7 @@ class _Answer(NamedTuple):
 
 
 class _Staged:
-    """Where the parts of every range are: five numbers each. Files that were not taken do not count."""
+    """The parts of every range in the accepted staging files, five numbers each."""
 
     def __init__(self) -> None:
         self._files: list[str] = []
@@ -197,7 +199,7 @@ class _Staged:
     def add_all(
         self, how: Making, answers: Iterable[tuple[FileRange, list[_Row]]]
     ) -> Iterator[tuple[FileRange, _Answer]]:
-        """Yield how each slice ended, once its staging files are known here."""
+        """Yield (slice, its result) after recording the slice's staging files; ``take`` accepts them."""
         for piece, rows in answers:
             first = len(self._files)
             for row in rows[:-1]:
@@ -214,7 +216,7 @@ class _Staged:
             yield piece, _Answer(files, end["first_offset"], end["next_offset"], end["problems"])
 
     def take(self, files: range, origin: Origin) -> None:
-        """Count staged files of one origin."""
+        """Accept staging files with the records of one file."""
         self._origins |= dict.fromkeys(files, origin)
 
     def ranges(self) -> Iterator[KeyRange]:
@@ -237,7 +239,7 @@ class _Staged:
 def run_pieces(
     how: Making, operation: Operation, pieces: Sequence[FileRange], finished: Callable[[FileRange], None]
 ) -> Iterator[tuple[FileRange, list[_Row]]]:
-    """Yield (slice, its rows) of all pieces, in any order; raises for the first one that gave no result."""
+    """Yield (slice, its rows) of all slices, in any order; raises the error of the first slice that failed."""
     if how.engine is None:
         for piece in pieces:
             table = pa.Table.from_batches(operation.run(piece), operation.schema)
@@ -291,14 +293,15 @@ _ROUND_PIECES = 64  # handed to the engine at once
 
 
 class TopicPieces(FileRange, frozen=True, eq=False):
-    """Pieces of topics in order. ``number``: their place in the table."""
+    """Consecutive pieces of topics. ``number``: their index in the order of the table."""
 
     number: int = 0
     pieces: Sequence[TopicPiece] = ()
 
 
 class WriteKnown(Struct, frozen=True):
-    """The messages of pieces of topics, written into a directory of the folder under the Spark connector's column names.
+    """Operation that writes the messages of pieces of topics, with the Spark connector's columns, into a directory of
+    the folder.
 
     ``incomplete``: as in ``store.tables.parquet.write_part``.
     """
@@ -363,7 +366,7 @@ def make_known(reader: EntryReader, how: Making, fail: Callable[[StoreError], No
 
 
 def _pieces(reader: EntryReader, fail: Callable[[StoreError], None]) -> Iterator[TopicPiece]:
-    """Yield the pieces of all topics but the system's, in the order of their names."""
+    """Yield the pieces of all topics but system topics, in the order of their names."""
     read = ConnectorRead("", "topics", "", TopicPlaces(), TopicPlaces(), False, True, PIECE_BYTES)
     namespace, whole = None, False
     for name in iter_all_topics(reader.txn):

@@ -1,5 +1,5 @@
-"""Files of tables: Parquet, zstd, with the statistics by which readers leave row groups out. When read, a file is proven by its SHA-256
-in the folder's list, and comes row group by row group.
+"""Files of tables: Parquet, zstd, with statistics, by which readers skip row groups. A file is checked by the SHA-256
+in the folder's list before it is read, row group by row group.
 """
 
 import hashlib

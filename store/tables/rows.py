@@ -1,6 +1,8 @@
-"""The rows of the tables that a store's metadata and index make, as bounded Arrow batches; entries and messages come from files.
+"""The rows of the small tables, made from a store's metadata and index, as bounded Arrow batches. ``entries`` and
+``messages`` are made elsewhere, from files.
 
-Every row has the name of the cluster that the store comes from. Ledgers come by their ids, with what their topics' lists say of them.
+Every row has the name of the store's cluster. Ledgers are in order of their ids, each with its values in its topic's
+list.
 """
 
 import json
@@ -53,7 +55,7 @@ Body = tuple[int, int, str, int, bytes]
 
 
 def iter_kept(txn: Txn) -> Iterator[tuple[str, bytes, bytes]]:
-    """Yield (database, key, value) of the store's small databases, as they are."""
+    """Yield (database, key, value) of the rows in the store's small databases, unchanged."""
     for database in KEPT:
         if database == STORE:
             info, path = txn.store.info, str(txn.store.path.absolute())
@@ -65,7 +67,7 @@ def iter_kept(txn: Txn) -> Iterator[tuple[str, bytes, bytes]]:
 
 
 def iter_bodies(store: Store, read: Callable[[EntryReader], Iterable[object]]) -> Iterator[Body]:
-    """Yield the entries that ``read`` reads while it goes through everything that metadata says, by ledger and entry."""
+    """Yield, by ledger and entry, every entry that ``read`` reads: it is to read all metadata in entries."""
     with open_reader(store) as reader:  # what another transaction has read it does not read again
         found_at = array("q")
         entries_noted: dict[tuple[int, int], tuple[int, int, int]] = {}
@@ -120,7 +122,7 @@ def iter_table(
 
 
 def _weight_of(row: Row) -> int:
-    """Return about how many bytes a row takes, beside its cluster, while it waits for its batch."""
+    """Return about how many bytes a row takes in memory, without the name of its cluster."""
     long = [value for value in row[1:] if hasattr(value, "__len__")]
     return _ROW_WEIGHT + sum(len(one) * (_RANGE_WEIGHT if isinstance(one, list) else 1) for one in long)
 
@@ -131,7 +133,7 @@ def _micros(ms: int | None) -> int | None:
 
 
 def _iter_read(txn: Txn, topics: Topics, fail: Fail) -> Iterator[tuple[TopicName, Topic | None]]:
-    """Yield the topics meant, None for one that cannot be read."""
+    """Yield (name, topic) of the selected topics, None for a topic that cannot be read."""
     for name in iter_all_topics(txn) if topics is None else topics:
         try:
             yield name, read_topic(txn, name)
@@ -198,7 +200,7 @@ def _cursor_rows(reader: EntryReader, fail: Fail, topics: Topics, *, oldest: boo
 
 
 def _publish_ms(reader: EntryReader, position: Position) -> int | None:
-    """Return when an entry was published, None where it cannot be read or is no message."""
+    """Return the publish time of an entry in ms, None if it cannot be read or is no message."""
     with suppress(NotFound, Corrupt, SourceChanged):
         return read_entry_time(reader, position, "publish")
     return None
@@ -277,7 +279,7 @@ def _schema_rows(reader: EntryReader, fail: Fail, topics: Topics) -> Iterator[Ro
 
 
 def _schema_paths(txn: Txn, topics: Topics) -> Iterator[tuple[str, str]]:
-    """Yield the paths of schemas, and the topics' names."""
+    """Yield (metadata path of the schema, topic) of topics that may have a schema."""
     if topics is not None:
         yield from ((name.schema_path, str(name)) for name in dict.fromkeys(topic.base for topic in topics))
         return
@@ -324,7 +326,7 @@ _NONE: tuple[None, Iterator[tuple[int, ...]]] = (None, iter(()))
 
 
 class _LedgerListing(NamedTuple):
-    """A ledger in a topic's list; for the open last one, with BookKeeper's numbers."""
+    """A ledger as its topic lists it; for the open last ledger, with the numbers of its BookKeeper metadata."""
 
     place: int
     entries: int
@@ -335,7 +337,7 @@ class _LedgerListing(NamedTuple):
 
 
 class LedgerFacts(NamedTuple):
-    """A ledger. ``ledger`` None: neither metadata nor entries know it, or they cannot be read; ``listed`` None: no topic lists it."""
+    """A ledger. ``ledger`` None: no metadata or entries, or unreadable; ``listed`` None: no topic lists it."""
 
     ledger_id: int
     topic: str | None
@@ -426,7 +428,7 @@ def cluster_name(txn: Txn, given: str | None) -> str:
 
 
 def cluster_identity(txn: Txn) -> str:
-    """Return a value that tells the cluster from another of the same name, also in a new copy of its metadata.
+    """Return a value that distinguishes the cluster from others of its name; a new copy of its metadata gives the same.
 
     BookKeeper's instance id; without one, the creation time of the cluster's node; without that, the store's.
     """

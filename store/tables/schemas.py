@@ -1,7 +1,7 @@
-"""The columns of the tables: one schema a table, the same in Parquet, in Iceberg, in SQL and on Spark.
+"""The columns of the tables: one schema per table, the same in Parquet, Iceberg, SQL and on Spark.
 
-Names and types that the data source ``pulsar_entries`` has too are the same there. Times are UTC, sizes bytes. A column is only
-ever added, at the end: files of before then have nulls in it.
+Columns that the data source ``pulsar_entries`` also has are of the same name and type there. Times are UTC, sizes
+bytes. New columns are only added at the end; in older files they are null.
 """
 
 from collections.abc import Mapping
@@ -141,7 +141,7 @@ TABLES: Mapping[str, pa.Schema] = {
 
 
 def known_schema() -> pa.Schema:
-    """Return the columns of ``messages`` under the Spark connector's names: cluster and topic, which prune, then its own."""
+    """Return the columns of ``messages`` under the Spark connector's names, after cluster and topic."""
     from pulsar_admin.store.names import parse_topic
     from pulsar_admin.store.scan.typed_values import KnownColumns  # it decodes values: only this table needs it
 

@@ -1,7 +1,9 @@
-"""A statement of SQL in three: one for the rows of a task, one that merges the results of tasks, and one for the final answer.
+"""Splits a SQL statement into three: one for the rows of a task, one that merges the results of tasks, one for the
+final answer.
 
-Split is a SELECT of one table that counts, adds up, or takes the first rows of an order: DuckDB's own parser says so. What is not known
-here is not split. Where a statement leaves an order open, DuckDB gives any of them, with parts and without.
+Only a SELECT from one table that aggregates, or sorts and limits, is split, by the tree of DuckDB's own parser; with
+any construct unknown to this module it is not. If a statement leaves the order of rows open, a split may return another
+order than DuckDB.
 """
 
 import atexit
@@ -55,7 +57,7 @@ Node = dict[str, Any]  # Any: JSON
 
 
 def connect(now_ms: int, zone: str, config: Config) -> duckdb.DuckDBPyConnection:
-    """Return an in-memory DuckDB that opens nothing, where it is ``now_ms`` in ``zone``."""
+    """Return an in-memory DuckDB without access to files, with current time ``now_ms`` and time zone ``zone``."""
     connection = duckdb.connect(":memory:", config={**_CONFIG, **config})
     # Python's module turns it on, and it goes to stdout.
     connection.execute("SET enable_progress_bar = false")
@@ -68,7 +70,7 @@ def connect(now_ms: int, zone: str, config: Config) -> duckdb.DuckDBPyConnection
 
 
 class Split(Struct, frozen=True):
-    """The statements: ``partial`` and ``merge`` give rows of PARTS, of ROWS and of PARTS; ``finish`` gives the answer, of PARTS."""
+    """A split statement: ``partial`` makes PARTS from ROWS, ``merge`` fewer PARTS, ``finish`` the answer from PARTS."""
 
     partial: str
     merge: str
@@ -81,16 +83,17 @@ class Split(Struct, frozen=True):
 
 
 class _Unknown(Exception):
-    """A statement is not one that is split."""
+    """The statement cannot be split."""
 
 
 def split_statement(
     connection: duckdb.DuckDBPyConnection, tree: Node, described: duckdb.DuckDBPyRelation, now_ms: int, zone: str
 ) -> Split | None:
-    """Return what a statement is split into, None for one that is not.
+    """Return the three statements for one, None if it cannot be split.
 
-    ``tree`` is DuckDB's parse of it, ``described`` what it returns. In ``connection`` its table is ROWS, and gets an empty PARTS.
-    Raises duckdb.Error for a statement that DuckDB refuses, perhaps only when it is split.
+    ``tree``: the statement as DuckDB's parser returns it; ``described``: its columns. ``connection`` has the
+    statement's table as ROWS, and gets an empty table PARTS. Raises duckdb.Error if DuckDB refuses the statement or one
+    of the three.
     """
     try:
         partial, merge, finish = _Splitter(connection, tree, described.columns).statements()
@@ -116,7 +119,7 @@ def _functions(condition: str) -> frozenset[str]:
 
 
 def _scalars() -> frozenset[str]:
-    """Return the functions that give the same of the same arguments, everywhere: neither of how these are written nor of another clock."""
+    """Return the scalar functions whose result depends on the argument values alone, and those for the current time."""
     # DuckDB 2.0.1 says CONSISTENT_WITHIN_QUERY of those that read the time zone: it is the same in all connections.
     constant = "bool_and(function_type = 'scalar' AND stability <> 'VOLATILE') AND bool_or(stability = 'CONSISTENT')"
     return _functions(constant) - _BEYOND_VALUES | {*NOW}
@@ -135,7 +138,7 @@ class _Splitter:
         ] = {}  # canonical → name, node of the partial statement, how parts are merged
 
     def statements(self) -> tuple[str, str, str]:
-        """Return the three; raises _Unknown."""
+        """Return the statements ``partial``, ``merge`` and ``finish``; raises _Unknown."""
         node = self._tree["statements"][0]["node"]
         if node["type"] != "SELECT_NODE" or node.keys() != _KEYS:
             raise _Unknown
@@ -177,7 +180,7 @@ class _Splitter:
         return self._added(groups, from_parts, is_added=is_added)
 
     def _added(self, groups: Sequence[Node], node: Node, *, is_added: bool) -> tuple[str, str, str]:
-        """Split a statement that adds up by groups."""
+        """Split a statement that aggregates, with or without groups."""
         for group in map(self._resolved, groups):
             self._check(group)
             names = [node["column_names"][0].lower() for node in nodes_of(group) if node.get("class") == "COLUMN_REF"]
@@ -201,7 +204,7 @@ class _Splitter:
         return self._text(partial), merge, self._text({**node, **finish})
 
     def _first(self, items: Sequence[Node], node: Node) -> tuple[str, str, str]:
-        """Split a statement of the first rows in an order."""
+        """Split a statement with ORDER BY and LIMIT."""
         order, limit = deepcopy(node["modifiers"])
         most = _number(limit["limit"])
         skipped = 0 if limit["offset"] is None else _number(limit["offset"])
@@ -222,7 +225,7 @@ class _Splitter:
         )
 
     def _resolved(self, node: Node) -> Node:
-        """Return what an expression of GROUP BY or ORDER BY means: the item of a place, or of a name."""
+        """Return the expression that GROUP BY or ORDER BY refers to by position or alias, else the given one."""
         items = self._tree["statements"][0]["node"]["select_list"]
         if node["class"] == "CONSTANT":
             place = _number(node)
@@ -235,7 +238,7 @@ class _Splitter:
         return node
 
     def _check(self, value: Any) -> None:  # Any: JSON
-        """Raise _Unknown unless the expression depends on a single row."""
+        """Raise _Unknown unless the expression depends on the values of a single row only."""
         for node in nodes_of(value):
             if node.get("class", "TYPE") not in _CLASSES:
                 raise _Unknown
@@ -246,7 +249,7 @@ class _Splitter:
                 raise _Unknown
 
     def _finished(self, value: Any) -> Any:  # Any: JSON
-        """Return an expression over rows and groups as one over parts."""
+        """Return an expression over ROWS, with its groups and aggregates replaced by columns of PARTS."""
         if isinstance(value, list):
             return [self._finished(one) for one in value]
         if not isinstance(value, dict):
@@ -269,7 +272,7 @@ class _Splitter:
         return {name: self._finished(one) for name, one in value.items()}
 
     def _merged(self, name: str, node: Node) -> str:
-        """Return an aggregate as an expression over its parts."""
+        """Return an expression over PARTS for an aggregate over ROWS."""
         node = {**node, "alias": ""}
         if node["distinct"] or node["order_bys"]["orders"] or node["export_state"] or node["schema"]:
             raise _Unknown
@@ -289,12 +292,15 @@ class _Splitter:
         raise _Unknown
 
     def _part(self, node: Node, how: str, prefix: str = "_a") -> str:
-        """Return how the parts of an aggregate are merged, a column of the partial statement; of "_a" it gives them their type."""
+        """Add an aggregate to the columns of the partial statement, and return the expression that merges this column.
+
+        The expression of a column named "_a…" also casts to the aggregate's type.
+        """
         name = f"{prefix}{len(self._parts)}"
         return self._parts.setdefault(self._canonical(node), (name, node, how.format(name)))[2]
 
     def _canonical(self, node: Node) -> str:
-        """Return a text that expressions share which mean the same and are written alike."""
+        """Return a text that is equal for expressions that differ only in aliases, case and qualifiers."""
         bare = deepcopy(node)
         for found in nodes_of(bare):
             for name in ("alias", "query_location", "query_location_length"):
@@ -326,7 +332,7 @@ _UNGROUPED: Node = {"group_expressions": [], "group_sets": []}
 
 
 def adds_up(tree: Any) -> bool:  # Any: JSON
-    """Whether a statement looks as if it might be split."""
+    """Whether a statement aggregates or limits rows, so that a user would expect it to be split."""
     kinds = {node.get("type") for node in nodes_of(tree)}
     grouped = any(node.get("group_expressions") for node in nodes_of(tree))
     names = {_name_of(node) for node in nodes_of(tree)} & _functions("bool_and(function_type = 'aggregate')")
@@ -334,7 +340,7 @@ def adds_up(tree: Any) -> bool:  # Any: JSON
 
 
 def nodes_of(value: Any) -> Iterator[Node]:  # Any: JSON
-    """Yield the objects in a JSON value."""
+    """Yield all JSON objects in a JSON value, nested ones included."""
     waiting = [value]
     while waiting:
         found = waiting.pop()
@@ -370,13 +376,13 @@ def _arguments(node: Node) -> list[Any]:  # Any: JSON
 
 
 def _called(node: Node, name: str) -> Node:
-    """Return a function with another name."""
+    """Return a function call with the function replaced by the one named ``name``."""
     path = {"qualified_name": {"path": [name]}} if "qualified_name" in node else {}
     return {**node, "function_name": name, **path}
 
 
 def _number(node: Node | None) -> int:
-    """Return the number that a literal is; raises _Unknown."""
+    """Return the value of an integer literal; raises _Unknown for other nodes."""
     if node is None:
         raise _Unknown
     literal, value = node.get("literal") or {}, node.get("value") or {}
@@ -399,7 +405,11 @@ def _connected(now_ms: int, zone: str) -> duckdb.DuckDBPyConnection:
 
 
 class AddUp(Struct, Reduction, frozen=True):
-    """What a split statement makes of messages, in Arrow's format. ``schema``: the columns that it asks for."""
+    """Reduction by the partial and merge statements of a split statement over messages; rows of PARTS are Arrow
+    streams.
+
+    ``schema``: the columns that the statement reads.
+    """
 
     split: Split
     messages: ReadMessages
@@ -420,7 +430,7 @@ class AddUp(Struct, Reduction, frozen=True):
             return None
 
     def of(self, batches: Iterable[pa.RecordBatch]) -> Row:
-        """Return the row of messages; raises duckdb.Error."""
+        """Return the result of the partial statement over messages; raises duckdb.Error."""
         made = [with_topics(batch, self.schema, self.cluster) for batch in batches]
         return self._run(self.split.partial, ROWS, pa.Table.from_batches(made, self.schema))
 
@@ -429,7 +439,7 @@ class AddUp(Struct, Reduction, frozen=True):
 
     @staticmethod
     def table(rows: Sequence[Row]) -> pa.Table:
-        """Return the parts in rows."""
+        """Return the rows of PARTS in ``rows`` as one table."""
         return pa.concat_tables(pa.ipc.open_stream(row["parts"]).read_all() for row in rows)
 
     def _run(self, statement: str, name: str, table: pa.Table) -> Row:

@@ -1,11 +1,13 @@
-"""SQL by DuckDB over tables that are made when a statement reads them; a statement reads, and touches no file of its own choosing.
+"""SQL by DuckDB over tables whose rows are made when a statement reads them. Statements only read, and cannot name
+files.
 
-Allowed is one SELECT at a time (``WITH``, ``FROM``, ``VALUES``, ``DESCRIBE``, ``SUMMARIZE``, ``SHOW`` among it), or EXPLAIN of one.
-Table functions are those of ``_FUNCTIONS``: others read files, change settings, or run statements that are not seen here.
+Allowed is one SELECT at a time (including ``WITH``, ``FROM``, ``VALUES``, ``DESCRIBE``, ``SUMMARIZE``, ``SHOW``), or
+EXPLAIN of one. Allowed table functions are those of ``_FUNCTIONS``: others read files, change settings, or run
+statements that are not checked.
 
-Of a table that is made (``MadeTable``) only those rows are read that the filter can be true of, when all that is known are bounds of
-their columns. Arrow decides it, as it leaves out fragments of a dataset; where it cannot tell, rows are read and the filter is asked of
-each.
+A scan of such a table (``MadeTable``) reads only rows that may pass the filter, by known bounds of their columns. Arrow
+decides that, in the way it skips fragments of a dataset; rows that it cannot exclude are read, and the filter is
+evaluated for each.
 """
 
 from __future__ import annotations
@@ -47,7 +49,7 @@ _RENAMING = ("alias", "aliases", "column_name_alias")
 
 @contextmanager
 def open_database(tables: Tables, **how: Any) -> Iterator[Database]:  # Any: as Database takes it
-    """Open a database over tables; what memory does not hold lies in a directory that goes at the end."""
+    """Open a database over tables; larger data goes to a directory, which is removed at the end."""
     with TemporaryDirectory(prefix="pulsar-admin-") as spill, closing(Database(tables, spill=spill, **how)) as database:
         yield database
 
@@ -115,7 +117,7 @@ _SCHEMAS = re.compile(r"(describe|desc|summarize)\s+(schemas|\"schemas\")\s*;?$"
 
 
 class TopicsMeant(Struct, frozen=True):
-    """Topics, selected by a condition on the column ``topic``; one of the tables lists those that exist."""
+    """Topics selected by a SQL condition on the column ``topic``; a table of this name lists the existing ones."""
 
     condition: str
     tables: Sequence[str]
@@ -129,18 +131,18 @@ class Tables(Protocol):
 
     @property
     def names(self) -> Sequence[str]:
-        """The tables that are always there."""
+        """The names of the tables, apart from topics, namespaces and globs."""
 
     def find(self, name: str) -> MadeTable | TopicsMeant | None:
-        """Return the table of a name, or ``TopicsMeant``; None for an unknown name."""
+        """Return the table with a name, or the topics that it means; None for an unknown name."""
 
     def topics_like(self, begin: str, most: int) -> list[str]:
         """Return at most ``most`` names of topics that begin with a text."""
 
 
 class Database:
-    """An in-memory DuckDB of its own. ``now_ms``: what ``now()`` and ``current_date`` are; ``zone``: for times without one, and
-    for display.
+    """An in-memory DuckDB. ``now_ms``: the result of ``now()`` and ``current_date``; ``zone``: for times without a
+    zone, and for display.
 
     Data beyond ``memory_bytes`` goes to the directory ``spill``, which DuckDB creates and removes; without it such a
     statement fails.
@@ -160,13 +162,13 @@ class Database:
         self._of_parts: duckdb.DuckDBPyConnection | None = None
 
     def close(self) -> None:
-        """Forget everything."""
+        """Close the database and drop its data."""
         self._connection.close()
         if self._of_parts is not None:
             self._of_parts.close()
 
     def forget_tables(self) -> None:
-        """Let the next statement find its tables anew."""
+        """Drop the known tables, so that the next statement looks its tables up again."""
         for name in self._known.values():
             quoted = name.replace('"', '""')
             self._connection.execute(f'DROP VIEW "{quoted}"')
@@ -174,7 +176,7 @@ class Database:
         self._made.clear()
 
     def split(self, text: str) -> list[str]:
-        """Return the statements of a text; raises BadSql for invalid ones, Refused for one that does more than read."""
+        """Return the statements in a text; raises BadSql for invalid SQL, Refused if one does more than read."""
         if not _is_unicode(text):
             raise BadSql("the statement is not UTF-8", hint="write it in UTF-8; other bytes as a blob: '\\xFF'::blob")
         try:
@@ -193,7 +195,7 @@ class Database:
         return [_SCHEMAS.sub(r"\1 FROM schemas", statement.query.strip()) for statement in statements]
 
     def only(self, text: str) -> str:
-        """Return the one statement of a text; raises as ``split``, and InvalidValue for several."""
+        """Return the single statement in a text; raises as ``split``, and InvalidValue for several."""
         statements = self.split(text)
         if len(statements) != 1:
             raise InvalidValue(f"{len(statements)} statements instead of one", hint="ask one after the other")
@@ -212,7 +214,7 @@ class Database:
         return False
 
     def words(self, begin: str) -> list[str]:
-        """Return completions of a word: tables, topics, columns of tables that were queried."""
+        """Return candidates for completing a word: tables, topics, columns of tables queried before."""
         if "/" in begin:
             return self._tables.topics_like(begin, _WORDS_MAX)
         rows = self._connection.execute(
@@ -250,7 +252,8 @@ class Database:
             self.fail(error)
 
     def _added_up(self, statement: str) -> tuple[duckdb.DuckDBPyConnection, str]:
-        """Return what gives the answer of a statement, and whom to ask: of parts, where its table added these up and it can be split."""
+        """Return (connection, statement) for a statement's answer: those of its final part if it was split and its
+        table's engine computed the partial results, else the connection over the tables and the statement itself."""
         tree = self._make_tables(statement)
         self._tables.errors.clear()
         adding = {name: one for name, table in self._made.items() if (one := table.adding()) is not None}
@@ -280,14 +283,14 @@ class Database:
         return self._connection, statement
 
     def _finish(self, statement: str, parts: pa.Table) -> None:
-        """Set the parts; raises the errors of a statement of them, whose answer is not kept."""
+        """Register the partial results as PARTS, and run the final statement once to raise its errors."""
         assert self._of_parts is not None
         self._of_parts.register(PARTS, parts)
         found = self._of_parts.sql(statement)
         self.waiting(lambda: deque(found.to_arrow_reader(_BATCH_ROWS), 0))
 
     def waiting(self, work: Callable[[], _T]) -> _T:
-        """Return the result of ``work``, run in another thread: the main thread does not hear Ctrl-C while it waits inside DuckDB."""
+        """Return the result of ``work``, run in another thread: inside DuckDB, the main thread receives no Ctrl-C."""
         with ThreadPoolExecutor(1) as one:
             future = one.submit(work)
             try:
@@ -374,7 +377,7 @@ class Database:
 
 
 class Answer:
-    """The rows of a statement, read as they are asked for. ``names`` and ``types`` (DuckDB's) are those of the columns."""
+    """A statement's result, whose rows are read on iteration. ``names`` and ``types`` (DuckDB's): of columns."""
 
     def __init__(self, database: Database, result: Any) -> None:  # Any: DuckDB's connection
         self._database = database
@@ -404,7 +407,7 @@ _WHAT_IS_ALLOWED = "write a SELECT, or WITH, FROM, VALUES, DESCRIBE, SUMMARIZE, 
 
 
 def _is_unicode(text: str) -> bool:
-    """Whether a text came without bytes that are not UTF-8, which Python represents as surrogates in command lines."""
+    """Whether a text can be encoded as UTF-8: invalid bytes of a command line are surrogates in Python."""
     return not any(0xD800 <= ord(sign) <= 0xDFFF for sign in text)
 
 
@@ -437,7 +440,7 @@ _GROUP = 64
 
 
 class Pruner:
-    """A filter of a scan over the columns of a schema; None: all rows."""
+    """Evaluates the filter of a scan (None: all rows) over known bounds of columns."""
 
     def __init__(self, schema: pa.Schema, condition: pc.Expression | None) -> None:
         self._schema = schema
@@ -450,11 +453,11 @@ class Pruner:
 
     @property
     def columns(self) -> frozenset[str]:
-        """The columns that the filter may be about."""
+        """The columns that the filter may involve."""
         return frozenset(name for name in self._schema.names if self.names(name))
 
     def passing(self, bounds: Sequence[pc.Expression]) -> list[int]:
-        """Return the indexes of those bounds, each of some rows, that may have a row passing the filter."""
+        """Return the indexes of the bounds within which a row may pass the filter."""
         if self.condition is None:
             return list(range(len(bounds)))
         fragments = [
@@ -464,7 +467,7 @@ class Pruner:
         return [int(fragment.path) for fragment in dataset.get_fragments(filter=self.condition)]
 
     def chosen(self, column: str, values: Sequence[str]) -> Iterator[str]:
-        """Yield the values, ascending texts, that a column may have in a row passing the filter."""
+        """Yield those of ``values``, ascending texts, that a column may have in a row that passes the filter."""
         if not self.names(column):
             yield from values
             return
@@ -476,12 +479,12 @@ class Pruner:
 
 
 def equal(column: str, value: int | str) -> pc.Expression:
-    """Return the bound that a column has one value in every row."""
+    """Return the bound that a column has this value in every row."""
     return pc.field(column) == value
 
 
 def between(column: str, low: int, high: int) -> pc.Expression:
-    """Return the bound that a column of numbers is ``low`` to ``high`` in every row."""
+    """Return the bound that a numeric column is from ``low`` to ``high`` (included) in every row."""
     return (pc.field(column) >= low) & (pc.field(column) <= high)
 
 
@@ -503,21 +506,22 @@ Rows = Callable[[Collection[str], Pruner], Iterable[pa.RecordBatch]]
 
 
 class Adding(Protocol):
-    """Adds rows up where they are read. ``is_unsplit``: the statement looks as if it could be split into parts, but cannot."""
+    """A table whose engine can run a split statement. ``is_unsplit``: the statement looks splittable but is not."""
 
     is_unsplit: bool
 
     def add_up(
         self, columns: Collection[str], pruner: Pruner, split: Split, finish: Callable[[pa.Table], None]
     ) -> bool:
-        """Give ``finish`` the parts of a statement, over rows that may pass the filter; False: run the whole statement instead."""
+        """Call ``finish`` with the partial results of a split statement, over rows that may pass the filter; return
+        False if the unsplit statement has to run instead."""
 
 
 class MadeTable(ds.Dataset):  # type: ignore[misc]  # pyarrow has no types
     """A table whose rows are read anew for each scan. ``lock``: scans of one snapshot take turns in all threads.
 
-    ``errors``: exceptions of scans, which DuckDB would report as a text with a traceback. ``adding`` returns what adds rows up where
-    they are read.
+    ``errors``: exceptions of scans, which DuckDB would report as a text with a traceback. ``adding`` returns the table
+    as one whose engine can run split statements, or None.
     """
 
     def __init__(
@@ -565,14 +569,14 @@ class MadeTable(ds.Dataset):  # type: ignore[misc]  # pyarrow has no types
 
 
 class _Scan:
-    """What DuckDB asks for its stream of batches, once."""
+    """The scan that DuckDB requests; it reads the stream of batches once."""
 
     def __init__(self, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> None:
         self._schema = schema
         self._batches = batches
 
     def to_reader(self) -> pa.RecordBatchReader:
-        """Return the stream."""
+        """Return the batches as a stream."""
         return pa.RecordBatchReader.from_batches(self._schema, self._batches)
 
 
@@ -580,7 +584,7 @@ _TIMES = ("publish_time", "broker_time")
 
 
 class Seen(Struct):
-    """How much a scan read of the existing data: its filter excluded the rest."""
+    """How much of a table's data its scans read; filters excluded the rest."""
 
     ledgers: int = 0
     read_ledgers: int = 0
@@ -589,12 +593,12 @@ class Seen(Struct):
     is_brought: bool = False  # a sum's rows came from other processes to be added up here
 
     def text(self, name: str) -> str:
-        """Return a sentence about what was scanned, for a table's name."""
+        """Return a sentence on what was scanned of the table ``name``."""
         ledgers = f"{self.read_ledgers:,} of {counted(self.ledgers, 'ledger')}"
         return f"{name}: read {ledgers}, {self.read_bytes:,} of {counted(self.bytes, 'byte')}"
 
     def clear(self) -> None:
-        """Begin anew."""
+        """Reset the counts."""
         self.ledgers = self.read_ledgers = self.bytes = self.read_bytes = 0
         self.is_brought = False
 
