@@ -232,11 +232,11 @@ def _standings(found: _Collector) -> tuple[list[Standing], list[_Waits]]:
             topic, cursor = read_topic_cursor(found.reader, parse_topic(topic_name), name)
             facts = SubscriptionFacts(TopicFacts(found.reader, topic, found.now_ms), cursor)
             waits = _delays(facts, found.limits.scanned - scanned)
+            strip = make_strip(facts, None if waits is None else waits[0])
         except StoreError as error:
             found.unread.append(f"{topic_name} {name}: {error.message}")
             continue
         scanned += facts.pending_entries
-        strip = make_strip(facts, None if waits is None else waits[0])
         standings.append(Standing(strip, _publish_ms(found.reader, facts.oldest)))
         if waits is not None and len(waits[1]):
             due.append(_Waits(topic_name, name, waits[1]))

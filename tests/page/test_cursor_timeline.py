@@ -18,7 +18,7 @@ from pulsar_admin.store.model.topics import read_topic
 from pulsar_admin.store.names import Position, encode_name, parse_topic
 from pulsar_admin.store.reports.cursor_timeline import STATES, delayed_ranks, make_strip
 from tests.conftest import Cli
-from tests.stores import NOW_MS, copied, imported, put_node
+from tests.stores import NOW_MS, copied, imported, put_node, write_rows
 from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store
 from tests.worlds import oracle, world
 
@@ -138,6 +138,22 @@ def test_what_cannot_be_read_hides_nothing_else(cli: Cli, tmp_path: Path, damage
     assert len(after.unread) == 1 + len(before.standings) - len(kept) + 2
     assert cli("--store", path, "doctor", "--html", tmp_path / "page.html").exit_code == 1
     assert "location block 0 of ledger" in (tmp_path / "page.html").read_text()
+
+
+def test_a_strip_whose_lost_entries_cannot_be_told_hides_nothing_else(tmp_path: Path) -> None:
+    path, name = copied("small", "clean", tmp_path), "persistent://public/default/batched"
+
+    def damage(txn: Txn) -> None:
+        for key in (ledger_id.to_bytes(8, "big") for ledger_id in read_topic(txn, parse_topic(name)).ids):
+            txn.put("times", key, (txn.get("times", key) or b"")[:-1])
+
+    write_rows(path, damage)
+    with open_store(path) as store, open_reader(store) as reader:
+        page = collect_page(reader, (), NOW_MS, Limits(scanned=0))  # nor are delays read, which would tell
+    topics = {one.strip.topic for one in page.standings}
+    assert topics
+    assert name not in topics
+    assert any(line.startswith(f"{name} ") for line in page.unread)
 
 
 def test_what_is_in_tiered_storage_is_not_lost(tmp_path: Path) -> None:
