@@ -94,7 +94,7 @@ def doctor(
 
     if explain is not None:
         rule = explanation(explain)
-        return Result(rule, screen=lambda _: [f"{rule.text()}\n"])
+        return Result(lambda: rule, screen=lambda _: [f"{rule.text()}\n"])
     if since is None and fail_on == "new":
         raise click.UsageError("--fail-on new needs --since STORE|FILE: new since when?")
     if since is not None and html is not None:

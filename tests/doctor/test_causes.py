@@ -52,3 +52,4 @@ def test_an_unknown_code_names_those_near(cli: Cli) -> None:
     cli("doctor", "--explain", "ledger-mising").ends(2, "ledger-missing")
     assert cli("doctor", "--code", "ledger-mising").exit_code == 2
     assert "autoSkipNonRecoverableData" in cli("doctor", "--explain", "ledger-missing").stdout
+    assert cli("doctor", "--explain", "ledger-missing", "-o", "json").json["code"] == "ledger-missing"
