@@ -110,11 +110,12 @@ def coordinators(txn: Txn, problems: list[StoreError]) -> dict[str, str]:
 
     ``problems`` gets the errors of nodes that cannot be read. Without their number, the coordinators are those that have a log.
     """
-    url, numbers = "", transactions.coordinator_ids(txn)
+    url = ""
     try:
         numbers = [*range(read_partitioned(txn, transactions.ASSIGN).partitions)]
     except StoreError as error:
         problems.append(error)
+        numbers = transactions.coordinator_ids(txn)
     try:
         node = find_node(txn, transactions.SYSTEM.policies_path)
         clusters = [] if node is None else decode_json_object(node.value, node.path).get("replication_clusters") or []

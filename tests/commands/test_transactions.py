@@ -15,6 +15,7 @@ from pulsar_admin.store.db.tree import find_node
 from pulsar_admin.store.errors import EntryCorrupt, Unsupported
 from pulsar_admin.store.model.transactions import log_topic
 from pulsar_admin.store.names import Position, encode_name, parse_topic
+from tests.altering import alter, raw_rows
 from tests.commands.changing import check_undo, rows_of
 from tests.conftest import Cli
 from tests.stores import copied, imported, put_node
@@ -203,6 +204,14 @@ def test_coordinators_are_listed_beside_a_damaged_node(cli: Cli, store: Path, pa
     put_node(store, path, b"{")
     found = cli.on(store, "transactions coordinators-list -o json").ends(1, f"{path} is not JSON")
     assert found.json.keys() == listed.keys()
+
+
+def test_coordinators_are_listed_without_a_look_at_their_logs(cli: Cli, store: Path, damages_stores: None) -> None:
+    listed = cli.json(store, "transactions coordinators-list")
+    log = b"/persistent/__transaction_log_0"
+    (row,) = [row for row in raw_rows(store) if row.database == "tree" and row.key.endswith(log)]
+    alter(store, row, len(row.value) // 2, 1)
+    assert cli.on(store, "transactions coordinators-list -o json").ends(0).json == listed
 
 
 def test_python_says_what_is_printed(cli: Cli, store: Path) -> None:
