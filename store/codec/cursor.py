@@ -686,7 +686,7 @@ def _columns(data: bytes, item: re.Match[bytes], most: int) -> array[int]:
 
 
 def _filled(edges: array[int]) -> BitMap | None:
-    """Return a bitmap of the half-open ranges ``edges[0]`` to ``edges[1]``, [2] to [3] …; None unless edges ascend."""
+    """Return a bitmap of the half-open ranges between pairs of ``edges`` (0 to 1, 2 to 3 …); None unless edges ascend."""
     from pyroaring import BitMap
 
     bits = BitMap(edges)

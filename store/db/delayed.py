@@ -46,7 +46,7 @@ class Partition(Struct, frozen=True):
 
 
 class Index(Struct, frozen=True):
-    """The index of one topic and subscription. ``covered``: the examined entries, of which it has the delayed ones."""
+    """The index of one topic and subscription. ``covered``: the entries that were examined for it."""
 
     topic: TopicName
     subscription: str

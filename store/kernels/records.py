@@ -1,7 +1,7 @@
 """The one-pass kernel: entry-log records → columns (ids, places, digests, times, counts); and payloads → records.
 
 Reading handles contiguous valid records only. At anything else it stops and returns the offset; the caller continues
-with ``store.codec.logscan``, the reference reader. Layouts: docs/formats/entry-log.md, entry.md, message.md.
+with the reference readers, ``store.codec.logscan`` and ``journal``. Layouts: docs/formats/entry-log.md, entry.md, message.md.
 """
 
 import struct

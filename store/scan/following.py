@@ -305,7 +305,7 @@ def _as_ids(ledger_ids: Array, entry_ids: Array) -> Array:
 
 
 def _pack_ids(ids: Array) -> str:
-    """Return sorted ids as text: their differences, compressed, so that consecutive entries take almost no space."""
+    """Return sorted ids as compressed text of their differences, in which consecutive entries take almost no space."""
     pairs = ids.view(_PAIR)
     columns = [np.diff(pairs[name].astype(np.int64), prepend=0) for name in ("ledger_id", "entry_id")]
     return base64.b85encode(zlib.compress(np.concatenate(columns).tobytes(), 1)).decode()
