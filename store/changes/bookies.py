@@ -1,8 +1,9 @@
 """Giving a bookie another id in the metadata (upstream ``BookieId``, ``Cookie``, ``EnsembleChangeCursor``; BookKeeper 4.17).
 
-A bookie's id is its address unless ``bookieId`` is set, so with a new address old disks belong to a new bookie. The id is in the cookie, in
-ensembles, in marks of under-replicated ledgers and in racks; and in the ``VERSION`` files of the bookie's directories, which
-``store.transfer.bookie_export`` writes. The change also updates the store's own rows that say to which bookie a file belongs.
+A bookie's id is its address unless ``bookieId`` is set, so a bookie that gets a new address no longer owns its disks.
+The id is in the cookie, in ensembles, in under-replication marks and in racks; also in the ``VERSION`` files of the
+bookie's directories, which ``store.transfer.bookie_export`` writes. The change also updates the store's rows that
+record which bookie a file belongs to.
 """
 
 import json
@@ -31,7 +32,8 @@ _ID = re.compile(r"[a-zA-Z0-9:\-_.]+")
 def plan_rename(txn: Txn, old: str, new: str, now_ms: int) -> Plan:
     """Plan giving the bookie ``old`` the id ``new`` everywhere in the metadata.
 
-    Raises ResourceNotFound, AlreadyExists, InvalidValue, and Refused if a ledger's metadata cannot be read: it may name the bookie.
+    Raises ResourceNotFound, AlreadyExists, InvalidValue, and Refused if the metadata of a ledger, which may name
+    ``old``, is damaged.
     """
     if not _ID.fullmatch(new):
         raise InvalidValue(
@@ -118,10 +120,10 @@ def plan_rename(txn: Txn, old: str, new: str, now_ms: int) -> Plan:
 
 
 def iter_renamed(txn: Txn) -> Iterator[tuple[str, Cookie]]:
-    """Yield the imported id of each bookie that changes of this store renamed, and its cookie now.
+    """Yield (id at import, present cookie) of each bookie that was renamed in this store and not renamed back.
 
-    The audit log tells it (an undo is one more change there): cookies cannot, because bookies' directories have the same names on every
-    host.
+    Read from the audit log, which also has undos. Cookies cannot identify a bookie: directories have the same names on
+    every host.
     """
     ids: dict[str, str] = {}
     prefix = tree_key(f"{ledgermetadata.COOKIES}/")

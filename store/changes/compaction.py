@@ -1,4 +1,4 @@
-"""Changes of compacted views: a finished compaction, and attaching a compacted ledger that its topic lost.
+"""Changes of compacted views: a finished compaction, and attaching a compacted ledger that its topic no longer references.
 
 A compaction moves the ``__compaction`` cursor and its property to a new ledger and deletes the old one. Upstream
 acknowledges first and deletes afterwards (``CompactedTopicImpl``, ``AbstractTwoPhaseCompactor``); here both are one
@@ -59,7 +59,10 @@ if TYPE_CHECKING:
 
 
 class LedgerSwap(Struct, frozen=True):
-    """A new compacted ledger for a topic. ``ledger_id`` None: of a dry run. ``extent``: what it holds."""
+    """A new compacted ledger for a topic. ``ledger_id``: None in a dry run.
+
+    ``extent``: the ledger's entries and bytes.
+    """
 
     topic: Topic
     cursor: Cursor | None
@@ -154,7 +157,8 @@ def _attach_warnings(txn: Txn, topic: Topic, view: CompactedView) -> Iterator[st
 
 
 def _is_followed_by(txn: Txn, position: Position, ledger_id: int) -> bool:
-    """Whether the ledger begins right after a position: where the ledger before it ends by its metadata, deleted here or not."""
+    """Whether ``ledger_id`` is the next id after ``position``, which is at the end of its ledger, by stored or imported
+    metadata."""
     path = ledger_path(position.ledger_id)
     key = tree_key(path)
     row = txn.get("tree", key) or txn.get("base", key)
@@ -232,7 +236,7 @@ class Compactor(Struct, frozen=True):
     def _phase_one(
         self, reader: EntryReader, topic: Topic, source: SourceOptions, job: CompactionJob
     ) -> tuple[Prepared, Compaction] | None:
-        """Find what stays; None where there is nothing to compact."""
+        """Return the input and the compaction that knows which messages it keeps; None if there is nothing to compact."""
         prepared = prepare(reader, topic, source)
         if prepared is None:
             return None
@@ -250,7 +254,8 @@ class Compactor(Struct, frozen=True):
     def _finish(
         self, reader: EntryReader, prepared: Prepared, compaction: Compaction, job: CompactionJob, *, previews: bool
     ) -> ChangeReport:
-        """Phase two: measured for a preview and where nothing may have changed, else written."""
+        """Run phase two and return the report: it only measures for a preview or an unchanged view, otherwise writes
+        the ledger."""
         if previews or not prepared.source.parts:
             with self.progress(prepared.entries, "entries", f"{prepared.topic.name}: measuring") as advance:
                 compaction.measure(advance)
@@ -306,7 +311,7 @@ def _details(prepared: Prepared, compaction: Compaction) -> CompactionDetails:
 
 
 def kind_of(job: CompactionJob) -> ChangeKind:
-    """Return the change that a job is."""
+    """Return the kind of change that ``job`` is in the audit log and its report."""
     what = "upgrade the compacted ledger of" if job.everything else "compact"
     return ChangeKind(job.command, f"{what} {{place}}")
 

@@ -1,7 +1,7 @@
 """Moving cursors: the state that a broker would leave, as steps and reports (pulsar.md §3.4–3.6).
 
-Every move forward is ``advanced``: upstream's mark-delete (``ManagedCursorImpl.setAcknowledgedPosition``, 4.0.8).
-Cursors that a broker keeps for itself are guarded.
+``advanced`` is every move forward: upstream's mark-delete (``ManagedCursorImpl.setAcknowledgedPosition``, 4.0.8).
+The broker's own cursors (compaction, deduplication, transaction logs) move only with ``force``.
 """
 
 from collections.abc import Iterable, Mapping
@@ -27,7 +27,7 @@ from pulsar_admin.store.wording import counted
 
 
 class CursorMove(Struct, frozen=True):
-    """One cursor, the state that it moves to, and what else the report says about the move."""
+    """One cursor, the ``state`` that it moves to, and details of the move for the report."""
 
     topic: Topic
     cursor: cursors.Cursor
@@ -36,21 +36,22 @@ class CursorMove(Struct, frozen=True):
     expiry: plan.ExpiryDetails | None = None
     warnings: tuple[str, ...] = ()
     misses: bool = False
-    """Whether nothing is at or after the time that it goes to, so that it goes to the end."""
+    """Whether no entry is at or after the requested time, so that the cursor moves to the end."""
     force: bool = False
-    """Whether to move even a cursor that a broker keeps for itself."""
+    """Whether to move even one of the broker's own cursors."""
     is_set: bool = False
-    """Whether somebody says where to: what keeps the place where a cursor stands from being read goes then, though it stays there."""
+    """Whether the user gave the position: a damaged stored state is then replaced even if the position stays the same.
+    """
     as_broker: bool = False
-    """Whether a broker moves it so itself, whatever it keeps for itself."""
+    """Whether a broker moves its own cursor in the same way, so that no ``force`` is needed."""
 
     def check(self) -> None:
-        """Raise Refused for a cursor that a broker keeps for itself, unless it is forced or a broker does the same."""
+        """Raise Refused for one of the broker's own cursors, unless the move is forced or a broker makes it too."""
         _check_move(self.topic, self.cursor, self.state, force=self.force or self.as_broker)
 
     @property
     def is_forced(self) -> bool:
-        """Whether only ``force`` allows it."""
+        """Whether the move is allowed only because of ``force``."""
         is_own = self.force and not self.as_broker and is_guarded(self.topic.name, self.cursor.name)
         return is_own and _passes_entries(self.topic, self.cursor.state, self.state)
 
@@ -62,9 +63,9 @@ RESET = plan.ChangeKind("topics reset-cursor", "reset {cursor} of {place}")
 
 
 def plan_moves(reader: EntryReader, kind: plan.ChangeKind, moves: Iterable[CursorMove], now_ms: int) -> plan.Plan:
-    """Return one plan for all moves. A cursor that is already there is reported and not written.
+    """Return one plan for all moves. A cursor that is already at its new state is reported and not written.
 
-    Raises Refused for a cursor that a broker keeps for itself.
+    Raises Refused for one of the broker's own cursors.
     """
     listed = list(moves)
     for move in listed:
@@ -96,7 +97,7 @@ def _freed(reader: EntryReader, topic: Topic, after: Mapping[tuple[Any, str], Po
 
 
 def _move_step(txn: Txn, move: CursorMove, now_ms: int) -> Step:
-    """The whole state goes into ManagedCursorInfo, with no cursor ledger: what a broker reads when it loads the cursor."""
+    """Return the step that writes the whole state into ManagedCursorInfo, without a cursor ledger, as a broker can load it."""
     path = move.topic.name.cursor_path(move.cursor.name)
     node = read_node(txn, path)
     before = move.cursor.info
@@ -200,7 +201,7 @@ def _source_warnings(move: CursorMove, absent: tuple[str, ...]) -> list[str]:
 
 
 def unreadable_text(cursor: cursors.Cursor) -> str:
-    """Return a text about the loss that the damaged value of ``cursor`` means."""
+    """Return the sentence about what is lost because the value of ``cursor`` is damaged."""
     return f"the value of {cursor.name} cannot be read: its position, acknowledgements and properties are lost"
 
 
@@ -215,7 +216,7 @@ def state_json(topic: Topic, state: CursorState) -> dict[str, Any]:  # Any: JSON
 
 
 def deletable_of(freed: Freed) -> plan.Deletable:
-    """Return the ledgers that a broker may delete after the change, and the cursor that keeps the rest."""
+    """Return, for a report, the ledgers that a broker may delete after the change and the cursor that retains the rest."""
     return plan.Deletable(
         tuple(ledger.ledger_id for ledger in freed.ledgers),
         sum(ledger.entries for ledger in freed.ledgers),
@@ -242,12 +243,11 @@ def ledger_parts(reader: EntryReader, topic: Topic, intervals: cursors.Intervals
 
 
 def advanced(topic: Topic, state: CursorState, position: Position) -> CursorState:
-    """Return ``state`` after a mark-delete at ``position`` (an entry, or a place between two entries); never
+    """Return ``state`` after a mark-delete at ``position`` (an entry, or between two entries); it never moves
     backwards.
 
-    Acknowledged ranges that start directly after the position are merged into it. Other ranges and LongProperties
-    stay; batch acknowledgements at or before the position are dropped. A position after the last entry means the last
-    entry.
+    Acknowledged ranges that start directly after the position are merged into it. Other ranges and LongProperties stay;
+    batch acknowledgements at or before the position are dropped. A position after the last entry means the last entry.
     """
     target = min(position.entry, topic.last_confirmed)
     if target <= state.mark_delete:
@@ -263,7 +263,7 @@ def advanced(topic: Topic, state: CursorState, position: Position) -> CursorStat
 
 
 def skipped(topic: Topic, state: CursorState, count: int) -> CursorState:
-    """Return ``state`` after skipping ``count`` more unacknowledged entries; at most to the end of the topic."""
+    """Return ``state`` after skipping the next ``count`` unacknowledged entries, at most to the end of the topic."""
     left = count
     for start, end in cursors.pending_intervals(topic, state):
         if left <= 0:
@@ -350,7 +350,7 @@ def check_ending(topic: TopicName, verb: str, hint: str) -> None:
 
 
 def is_guarded(topic: TopicName, cursor: str) -> bool:
-    """Return whether a broker keeps ``cursor`` for itself."""
+    """Return whether ``cursor`` is one of the broker's own: of compaction, deduplication or a transaction log."""
     local = topic.base.local_name
     if cursor == cursors.PENDING_ACK_CURSOR:
         return local.endswith(PENDING_ACK_SUFFIX)
@@ -360,12 +360,12 @@ def is_guarded(topic: TopicName, cursor: str) -> bool:
 
 
 def _guard_text(cursor: cursors.Cursor) -> str:
-    """Return the text that says what moving the guarded ``cursor`` would do."""
+    """Return the text about the consequences of moving ``cursor``, one of the broker's own."""
     return f"{cursor.name} of {cursor.topic} {_MOVED[cursor.name]}"
 
 
 def is_move(before: CursorState, after: CursorState) -> bool:
-    """Return whether a change moves the cursor; one that differs in properties alone does not."""
+    """Return whether a change counts as a move of the cursor: not if only properties differ, but also if nothing does."""
     return before == after or replace(before, properties=after.properties) != after
 
 
@@ -378,7 +378,7 @@ def _passes_entries(topic: Topic, before: CursorState, after: CursorState) -> bo
 
 
 def _check_move(topic: Topic, cursor: cursors.Cursor, after: CursorState, *, force: bool) -> None:
-    """Raise Refused for moving a cursor that a broker keeps for itself, unless ``force``."""
+    """Raise Refused for a move of one of the broker's own cursors, unless ``force``."""
     if force or not is_guarded(topic.name, cursor.name) or not is_move(cursor.state, after):
         return
     if cursor.name in (cursors.PENDING_ACK_CURSOR, cursors.LOG_CURSOR) and not _passes_entries(
@@ -396,7 +396,7 @@ def _check_move(topic: Topic, cursor: cursors.Cursor, after: CursorState, *, for
 
 
 def check_removal(cursor: cursors.Cursor, *, force: bool) -> None:
-    """Raise Refused for removing a cursor that a broker keeps for itself, unless ``force``."""
+    """Raise Refused for removing one of the broker's own cursors, unless ``force``."""
     if is_guarded(cursor.topic, cursor.name) and not force:
         raise Refused(
             f"{cursor.name} of {cursor.topic} is the broker's own: {_REMOVED[cursor.name]}",

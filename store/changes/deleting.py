@@ -1,5 +1,5 @@
-"""Ending topics: terminate, trim, truncate and delete, with everything that a broker removes besides the node
-itself (pulsar.md §1.9).
+"""Ending topics: terminate, trim, truncate and delete, with everything that a broker removes besides the topic's node
+(pulsar.md §1.9).
 
 Upstream: ``ManagedLedgerImpl.asyncTerminate``, ``internalTrimLedgers``, ``asyncTruncate``, ``PersistentTopic.delete``,
 ``PersistentTopicsBase.internalDeletePartitionedTopic`` (Pulsar 4.0.8). A deleted ledger loses its metadata; its
@@ -80,7 +80,7 @@ _TRUNCATE = ChangeKind("topics truncate", "truncate {place}")
 
 
 def plan_terminate(reader: EntryReader, name: TopicName, partitioned: bool, now_ms: int) -> Plan:
-    """Plan terminating a topic, or all partitions of one, so that nothing can be published to it; raises TopicNotFound, Refused."""
+    """Plan terminating a topic, or all partitions, so that nothing more can be published; raises TopicNotFound, Refused."""
     each: Iterable[TopicName] = (name,)
     if partitioned:
         each = existing_partitions(reader.txn, check_partitioned(reader.txn, name))
@@ -126,7 +126,7 @@ def _properties_now(reader: EntryReader, topic: Topic) -> dict[str, str]:
 
 
 def plan_trim(reader: EntryReader, name: TopicName, now_ms: int) -> Plan:
-    """Plan deleting the ledgers that every subscription has consumed and retention no longer keeps; raises TopicNotFound."""
+    """Plan deleting the ledgers that no subscription needs and retention no longer keeps; raises TopicNotFound."""
     topics = [read_topic(reader.txn, part) for part in expand_topic(reader.txn, name)]
     cuts = [_cut(reader, topic, trimmable(reader, topic, now_ms), now_ms) for topic in topics]
     steps = tuple(step for cut, _ in cuts for step in cut)
@@ -171,7 +171,7 @@ def _cleared(reader: EntryReader, topic: Topic, cursor: Cursor) -> CursorMove:
 
 
 def _dropped_view(reader: EntryReader, topic: Topic, ledger_id: int) -> str:
-    """Say what readers of the compacted view lose."""
+    """Return the warning about what readers lose with the compacted view in ``ledger_id``."""
     text = f"the compacted view is dropped, as a broker does: its ledger {ledger_id} stays in BookKeeper without any reference"
     try:
         view = find_compacted_view(reader, topic)
@@ -193,7 +193,8 @@ def _dropped_view(reader: EntryReader, topic: Topic, ledger_id: int) -> str:
 def _cut(
     reader: EntryReader, topic: Topic, gone: tuple[TopicLedger, ...], now_ms: int
 ) -> tuple[tuple[Step, ...], ChangePart]:
-    """Return the steps and the report of deleting ``gone``, the first ledgers of a topic; those of a shadow topic are its source's."""
+    """Return steps and report of removing ``gone``, a topic's first ledgers; a shadow topic's ledgers stay, as its
+    source owns them."""
     gone = () if topic.is_shadow else gone
     ids = [ledger.ledger_id for ledger in gone]
     kept = topic.ids[len(ids) :]
@@ -217,7 +218,8 @@ def _cut(
 
 
 def check_deletable(txn: Txn, name: TopicName, *, partitioned: bool, force: bool) -> TopicName:
-    """Return the topic's name if it may be deleted; what is said to be ``partitioned`` is looked at with its partitions.
+    """Return the topic's name if it may be deleted; a ``partitioned`` topic is not checked here but by
+    ``partitions_to_delete``.
 
     Raises TopicNotFound, and Refused for a partitioned topic. Unless ``force``, also raises MetadataCorrupt, and
     Refused for a transaction log, which a broker deletes together with its topic.
@@ -286,10 +288,9 @@ def plan_delete_topics(
 
 
 def _staying(txn: Txn, base: TopicName, deleted: Sequence[TopicName]) -> list[TopicName]:
-    """Return the topics that share the name ``base`` and are not deleted.
+    """Return the topic ``base`` and its partitions, as far as they exist and are not in ``deleted``.
 
-    A topic without partitions and partitions of the same name share one schema and one set of policies; both can exist
-    if somebody created both.
+    A topic and partitions of the same name can exist side by side; they share one schema and one set of policies.
     """
     there = (one for one in (base, *list_partitions(txn, base)) if find_node(txn, one.path) is not None)
     return [one for one in there if one not in deleted]
@@ -356,10 +357,10 @@ def plan_delete(
 
 
 def _without(part: ChangePart, kept: set[int]) -> ChangePart:
-    """Return the report's part without the ledgers in ``kept``, and without its messages if no other ledger is left."""
-    told = part.unreferenced_ledgers or ()
-    left = tuple(ledger_id for ledger_id in told if ledger_id not in kept)
-    if left == told:
+    """Return ``part`` without the ledgers in ``kept``, and without an extent if no ledger is left."""
+    listed = part.unreferenced_ledgers or ()
+    left = tuple(ledger_id for ledger_id in listed if ledger_id not in kept)
+    if left == listed:
         return part
     return replace(part, unreferenced_ledgers=left, extent=part.extent if left else None)
 
@@ -425,7 +426,7 @@ def _deleted(
 
 
 def _schema_ledgers(txn: Txn, base: TopicName, *, force: bool) -> tuple[int, ...] | None:
-    """Return the ledgers of a schema; with ``force`` None for one that cannot be read."""
+    """Return the ledgers of a schema; with ``force``, None if its locator cannot be read."""
     node = find_node(txn, base.schema_path)
     try:
         return () if node is None else decode_schema_locator(node.value, node.path).ledger_ids
@@ -536,7 +537,7 @@ def _part(txn: Txn, namespace: NamespaceName, topics: Sequence[TopicName]) -> Ch
 
 
 def _check_other_ledgers(txn: Txn, namespace: NamespaceName) -> None:
-    """Raise Refused if the namespace has managed ledgers of a newer Pulsar: it may reference them in places not known here."""
+    """Raise Refused if the namespace has managed ledgers of a newer Pulsar, which may be referenced in places unknown here."""
     others = [str(name) for name in iter_other_ledgers(txn, namespace)]
     if others:
         raise Refused(

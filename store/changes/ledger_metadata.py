@@ -1,8 +1,8 @@
-"""Rebuilding the lost metadata of ledgers from their entries, the bookies that hold them, and what references the ledgers; and putting
-ledgers that have metadata back into the list of their topic.
+"""Rebuilding lost ledger metadata from the entries, the bookies that hold them and the references to the ledger; also
+putting ledgers that have metadata back into their topic's list.
 
-Upstream: ``LedgerMetadataBuilder``, ``LedgerMetadataUtils`` of BookKeeper and of Pulsar 4.0.8. For metadata two witnesses must agree, else
-the plan is refused: entries must lie as round robin over an ensemble places them, and end where the topic's list says.
+Upstream: ``LedgerMetadataBuilder``, ``LedgerMetadataUtils`` of BookKeeper and of Pulsar 4.0.8. A plan needs two sources
+that agree: entries must be on the bookies where round robin over an ensemble puts them, and end where the topic's list says.
 """
 
 from __future__ import annotations
@@ -45,18 +45,18 @@ _SIBLINGS = 1000
 
 
 class LedgerEnd(NamedTuple):
-    """Where a ledger ends: its last entry, and the payload bytes up to it."""
+    """A ledger's last entry, and its length: the payload bytes of all entries."""
 
     last_entry_id: int
     length: int
 
 
 def plan_restore(reader: EntryReader, ledger_ids: Iterable[int], now_ms: int) -> Plan:
-    """Plan creating metadata of closed ledgers for referenced ledgers whose entries are in the store, and putting those with metadata back
-    into the list of their topic, where it lacks them.
+    """Plan the metadata of a closed ledger for each of ``ledger_ids``, or a ledger's return to its topic's list if only
+    that lacks it.
 
-    Raises LedgerNotFound, and Refused for a ledger that has metadata and its place in the list, that is unreferenced, or whose copies
-    disagree.
+    Raises LedgerNotFound, and Refused for a ledger that has metadata and is listed, that nothing references, or whose
+    copies disagree.
     """
     steps: list[Step] = []
     parts: list[ChangePart] = []
@@ -85,7 +85,7 @@ def plan_restore(reader: EntryReader, ledger_ids: Iterable[int], now_ms: int) ->
 
 
 def _listed_again(reader: EntryReader, ledger_ids: Sequence[int], now_ms: int) -> tuple[Step, ChangePart]:
-    """Return the step that puts ledgers back into the list of their topic, and its report."""
+    """Return the step that puts ledgers back into their topic's list, and its report."""
     txn = reader.txn
     places = [find_place_in_list(txn, ledger_id) for ledger_id in ledger_ids]
     topic, infos = places[0][0], [info for _, info in places]
@@ -195,7 +195,7 @@ def ack_quorum_like(sibling: ledgermetadata.LedgerMetadata | None, write_quorum:
 
 
 def read_bookies_of(txn: Txn, ledger_id: int) -> Mapping[str, Array]:
-    """Return bookie → the entries of a ledger that it has; raises Refused if that is not known of all of them."""
+    """Return bookie → entry ids of a ledger on it; raises Refused if the bookies of some entries are unknown."""
     held = read_held(txn, ledger_id, read_disks(txn))
     if held is None:
         raise Refused(f"ledger {ledger_id} was written by this toolkit: undo the change that deleted its metadata")
@@ -212,13 +212,14 @@ def read_bookies_of(txn: Txn, ledger_id: int) -> Mapping[str, Array]:
 
 
 def _listed(txn: Txn, name: TopicName, ledger_id: int) -> TopicLedger | None:
-    """Return how the topic lists the ledger; None for an open one, whose size the list does not have."""
+    """Return the ledger's row in the topic's list; None if not listed, or listed as open and so without a size."""
     listed = read_topic(txn, name).ledger(ledger_id)
     return None if listed is None or listed.is_open else listed
 
 
 def _find_end(reader: EntryReader, ledger_id: int, listed: TopicLedger | None) -> LedgerEnd:
-    """Return the ledger's end by its entries and by the topic's list, where listed; raises Refused unless all entries are present."""
+    """Return where the ledger ends by its entries; raises Refused if entries are missing or the topic's row ``listed``
+    differs."""
     times, absent = find_times(reader.txn, ledger_id), find_absent_bookies(reader.txn)
     if times is None:
         raise LedgerNotFound(
@@ -251,7 +252,8 @@ def _find_end(reader: EntryReader, ledger_id: int, listed: TopicLedger | None) -
 
 
 def _find_sibling(txn: Txn, ledger_id: int, owner: Owner) -> ledgermetadata.LedgerMetadata | None:
-    """Return the metadata of the most similar ledger, by kind, topic and id: it most likely has the same quorums."""
+    """Return the metadata of the ledger that is most similar in kind of owner, topic and id: its quorums are probably
+    the same."""
     listed = ((other, (Owner(OwnerKind.TOPIC, owner.topic),)) for other in _ids(txn, parse_owner(owner.topic)))
     best: tuple[tuple[bool, bool, int], int] | None = None
     for other, owners in chain(listed, islice(iter_owners(txn), _SIBLINGS)):
@@ -283,10 +285,10 @@ def find_ensembles(
     sibling: ledgermetadata.LedgerMetadata | None,
     hint: str = _IMPORT,
 ) -> tuple[int, tuple[ledgermetadata.Segment, ...]]:
-    """Return (write quorum, ensembles) whose round robin places every entry on exactly the bookies in ``held``.
+    """Return (write quorum, ensembles) that place every entry by round robin on exactly the bookies that have it in ``held``.
 
-    The result has the fewest ensembles, of as many bookies as those of ``sibling`` where that is no worse. Raises
-    Refused if entries have different numbers of copies.
+    Returns as few ensembles as possible, if possible of the size of those of ``sibling``. Raises Refused if entries
+    have different numbers of copies.
     """
     holders = holders_of(held, last_entry_id)
     if not any(holders):
@@ -314,7 +316,7 @@ def _names(bookies: Iterable[str]) -> str:
 
 
 def holders_of(held: Mapping[str, Array], last_entry_id: int) -> list[frozenset[str]]:
-    """Return for each entry the bookies that have it."""
+    """Return the bookies that have each entry, in the order of entries 0 to ``last_entry_id``."""
     holders: list[set[str]] = [set() for _ in range(last_entry_id + 1)]
     for bookie, entries in held.items():
         for entry in entries[entries <= last_entry_id].tolist():
@@ -326,9 +328,9 @@ def holders_of(held: Mapping[str, Array], last_entry_id: int) -> list[frozenset[
 def _fit(
     holders: Sequence[frozenset[str]], size: int, write_quorum: int, known: Sequence[str]
 ) -> tuple[ledgermetadata.Segment, ...] | None:
-    """Return the fewest ensembles of ``size`` bookies that write each entry to its holders; None if none fit.
+    """Return the fewest ensembles of ``size`` bookies that place each entry on its holders; None if impossible.
 
-    A place that no entry determines gets the bookie of the preceding ensemble, else one of ``known``.
+    A member that no entry determines is taken from the preceding ensemble, otherwise from ``known``.
     """
     segments: list[ledgermetadata.Segment] = []
     start = 0
@@ -347,7 +349,7 @@ def _fit(
 def _longest(
     holders: Sequence[frozenset[str]], start: int, size: int, write_quorum: int, before: Sequence[str]
 ) -> tuple[int, Sequence[str]]:
-    """Return the end of the longest ensemble from ``start`` on, and its bookies; no bookies if not even one entry fits."""
+    """Return (end, members) of the longest ensemble that begins at entry ``start``; no members if not even one entry fits."""
     pattern: dict[int, frozenset[str]] = {}
     members: Sequence[str] = ()
     for entry in range(start, len(holders)):

@@ -62,7 +62,7 @@ Ids = Collection[int]
 
 
 class _Referring(Struct):
-    """What references the ledgers to forget, each with those that it does."""
+    """The owners that reference the ledgers to forget, each with the ids that it references."""
 
     topics: dict[TopicName, set[int]] = field(default_factory=dict)
     cursors: dict[tuple[TopicName, str], set[int]] = field(default_factory=dict)
@@ -91,7 +91,7 @@ class _Referring(Struct):
 def plan_forget(
     reader: EntryReader, ledger_ids: Iterable[int], force: bool, accepted: Collection[str], now_ms: int
 ) -> plan.Plan:
-    """Plan removing every reference to the ledgers: in lists of topics, cursors, compacted views and schemas.
+    """Plan removing every reference to the ledgers: from lists of topics, cursors, compacted views and schemas.
 
     ``accepted`` names unknown metadata trees that do not reference the ledgers either. Raises LedgerNotFound, and
     Refused for a ledger that is unreferenced or (without ``force``) complete.
@@ -236,10 +236,10 @@ def without(topic: Topic, gone: Ids) -> Topic:
 
 
 def forgotten_state(after: Topic, state: CursorState, gone: Ids) -> CursorState:
-    """Return a cursor's state once the ledgers in ``gone`` are removed from its topic, which then is ``after``.
+    """Return a cursor's state once the ledgers in ``gone`` are removed; ``after`` is the topic without them.
 
-    The position moves before the next ledger, as when a broker trims, otherwise to the end. Other acknowledgements
-    stay.
+    A position in a removed ledger moves to before the next ledger, as when a broker trims, or to the end.
+    Acknowledgements in other ledgers stay.
     """
     mark_delete = _moved(after, state.mark_delete, gone)
     ranges = tuple(_moved_ranges(after, state.ranges, gone))
@@ -354,7 +354,7 @@ def _topic_warnings(reader: EntryReader, topic: Topic, gone: Ids) -> Iterator[st
 
 
 def _lost_policies(reader: EntryReader, topic: Topic, gone: Ids) -> str:
-    """Return the names of the topics whose policy events were in ``gone``, as far as entries tell."""
+    """Return the warning that names the topics whose policy events were in ``gone``, as far as entries can still be read."""
     events = sum(ledger.entries for ledger in topic.ledgers if ledger.ledger_id in gone)
     topics: dict[str, None] = {}
     positions = (Position(one, entry) for one in sorted(gone) for entry in iter_entry_ids(reader.txn, one))
@@ -400,11 +400,10 @@ _NAMED_MARKS = 10
 
 
 def plan_unmark(txn: Txn, ledgers: Sequence[int], *, force: bool) -> plan.Plan:
-    """Plan removing under-replication marks from ``ledgers``, or if empty from all ledgers that are deleted or
-    complete.
+    """Plan removing the under-replication marks of ``ledgers``, if empty of all ledgers that are deleted or complete.
 
-    Raises NotFound for a ledger without a mark, and unless ``force`` Refused for one that lacks copies or cannot be
-    judged.
+    Raises NotFound for a ledger without a mark, and, unless ``force``, Refused for one that lacks copies or whose
+    copies are not all known.
     """
     marks = {mark.ledger_id: mark for mark in iter_marks(txn)}
     unmarked = [one for one in ledgers if one not in marks]
@@ -449,11 +448,10 @@ UNREFERENCED = "unreferenced"
 def plan_delete_orphans(
     reader: EntryReader, ledger_ids: Iterable[int], *, force: bool, accepted: Collection[str]
 ) -> plan.Plan:
-    """Plan deleting the metadata of ledgers; raises LedgerNotFound, and Refused for one that is referenced, or may
-    be.
+    """Plan deleting the metadata of ledgers; raises LedgerNotFound, and Refused for a ledger that is, or may be, referenced.
 
-    ``force`` also accepts ledgers that unreadable or unknown nodes could reference, that metadata newer than this
-    copy's could reference, and that may be the only copy of something. ``accepted`` names unknown trees that do not.
+    ``force`` also accepts ledgers that unreadable or unknown nodes or newer metadata could reference, and ledgers that
+    may be the only copy of their entries. ``accepted`` names unknown metadata trees that do not reference the ledgers.
     """
     txn = reader.txn
     check_owners_seen(txn, accepted)
@@ -488,7 +486,7 @@ def parse_ledger_ids(lines: Iterable[str], where: str) -> Iterator[int]:
     """Yield ledger ids from lines: numbers, or JSON objects with ``ledgerId`` as ``ledgers orphans -o jsonl``
     prints them.
 
-    Ledgers in the JSON objects that have no metadata are left out. Raises InvalidValue with ``where`` and the line.
+    Objects of ledgers without metadata are left out. Raises InvalidValue, which names ``where`` and the line.
     """
     for number, line in enumerate(lines, 1):
         if not line.strip():
@@ -509,9 +507,9 @@ def parse_ledger_ids(lines: Iterable[str], where: str) -> Iterator[int]:
 
 
 def _check_references(txn: Txn, ledger_ids: Collection[int], *, force: bool) -> None:
-    """Raise Refused if a node references one of the ledgers, or (without ``force``) cannot be read and could.
+    """Raise Refused if a node references one of the ledgers or, without ``force``, cannot be read and so might.
 
-    A function that destroys reads the nodes themselves: rows of ``owners`` are derived, perhaps by an older version.
+    Reads the nodes themselves, because rows of ``owners`` are derived data that an older version may have written.
     """
     problem = next((damage.reason for damage in iter_metadata_damage(txn)), None)
     for path, value in chain.from_iterable(iter_values(txn, prefix) for prefix in NAMING_PREFIXES):

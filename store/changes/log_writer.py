@@ -1,11 +1,10 @@
-"""Writing ledgers: new entry logs in BookKeeper's own format under ``entries/``, and making them part of the store.
+"""Writing ledgers into new entry logs in BookKeeper's format under ``entries/``, and adding them to the store and to
+topics' lists.
 
-Order: the logs' bytes are durable first (``write_ledgers``); then one transaction catalogues and indexes them, keeps their ids
-taken and applies the change that points at them (``apply_written``). A process killed in between leaves a file under
-``entries/`` without a catalogue row, which ``store check`` reports. Undoing the change removes the pointers and leaves
-the entries in the index, so that the undo can itself be undone.
-
-Also adds them to the topic's list of ledgers.
+Order: the logs' bytes are durable first (``write_ledgers``); then one transaction catalogues and indexes them, reserves
+their ids and applies the change that references them (``apply_written``). A process killed in between leaves a file
+under ``entries/`` without a catalogue row, which ``store check`` reports. Undoing the change removes the references and
+leaves the entries in the index, so that the undo can itself be undone.
 
 Ledgers are written closed: one ensemble of one bookie, last-add-confirmed = entry id − 1.
 """
@@ -54,7 +53,8 @@ DEFAULT_BOOKIE = "127.0.0.1:3181"
 class LedgerSpec(Struct, frozen=True):
     """A ledger to write. ``custom``: its custom metadata (``store.codec.claims``).
 
-    ``ledger_id`` None takes the next own id; a given one must be unknown to the store. ``digest_type``: CRC32C or CRC32.
+    ``ledger_id`` None: the next id for ledgers of this store; any other must be unknown to it. ``digest_type``: CRC32C
+    or CRC32.
     """
 
     custom: Mapping[str, bytes]
@@ -63,7 +63,10 @@ class LedgerSpec(Struct, frozen=True):
 
 
 class WrittenLedger(Struct, frozen=True):
-    """A ledger that is on disk. ``entries``: last entry id + 1; ``size_bytes``: payload bytes, as LedgerInfo.size counts."""
+    """A ledger that is on disk.
+
+    ``entries``: last entry id + 1; ``size_bytes``: payload bytes, as in ``LedgerInfo.size``.
+    """
 
     ledger_id: int
     entries: int
@@ -72,7 +75,10 @@ class WrittenLedger(Struct, frozen=True):
 
 
 class WrittenLedgers(Struct, frozen=True):
-    """Durable ledgers that the store does not know yet. Use in ``with``: an error that leaves it removes their files."""
+    """Durable ledgers that the store does not know yet.
+
+    Use in a ``with`` block, which removes their files on an error.
+    """
 
     store: Store
     ledgers: tuple[WrittenLedger, ...]
@@ -107,14 +113,14 @@ class WrittenLedgers(Struct, frozen=True):
         )
 
     def index(self, txn: Txn) -> None:
-        """Catalogue and index the files, every digest verified, and keep the ids taken; belongs in the change's transaction."""
+        """Catalogue and index the files, verifying every digest, and reserve the ids; call it in the change's transaction."""
         kinds = {ledger.ledger_id: ledger.spec.digest_type for ledger in self.ledgers}
         for path in self.files:
             index_own_file(self.store, txn, path, kinds)
         put_own_ledgers(txn, self.own)
 
     def _discard(self) -> None:
-        """Remove the files unless the catalogue names them, or cannot be read: an error of its own would hide the first."""
+        """Remove the files, unless the catalogue names them or cannot be read; raising here would hide the block's error."""
         try:
             with self.store.read() as txn:
                 known = {log.path for log in iter_logs(txn)}
@@ -126,8 +132,8 @@ class WrittenLedgers(Struct, frozen=True):
 
 
 def write_ledgers(store: Store, ledgers: Iterable[tuple[LedgerSpec, Iterable[Payload]]]) -> WrittenLedgers:
-    """Write ledgers, each from the payloads of its entries 0, 1, 2 … (or columns of many), into new entry logs;
-    durable on return.
+    """Write ledgers into new entry logs, each from the payloads of its entries 0, 1, 2 … (or columns of them); durable
+    on return.
 
     The store is open for writing. An error leaves no files. Raises Refused for a ledger id that is in use,
     LimitExceeded, DiskFull, NotWritable.
@@ -170,17 +176,18 @@ def apply_written(written: WrittenLedgers, plan: Plan, now_ms: int) -> ChangeRep
 
     Any error leaves the store unchanged. Raises StalePlan.
     """
-    told = way_back_of(written.store, [ledger.ledger_id for ledger in written.ledgers])
-    return apply_plan(written.store, replace(plan, warnings=(*plan.warnings, *told)), now_ms, first=written.index)
+    advice = way_back_of(written.store, [ledger.ledger_id for ledger in written.ledgers])
+    return apply_plan(written.store, replace(plan, warnings=(*plan.warnings, *advice)), now_ms, first=written.index)
 
 
 def find_bookie(txn: Txn) -> str:
-    """Return the id of a bookie in the metadata, which will hold the entries written here."""
+    """Return the first bookie with a cookie, otherwise ``DEFAULT_BOOKIE``: the ensemble of ledgers written here."""
     return next(iter_children(txn, ledgermetadata.COOKIES), DEFAULT_BOOKIE)
 
 
 def way_back_of(store: Store, ledger_ids: Sequence[int]) -> tuple[str, ...]:
-    """Return the advice to export a change's new ledgers to bookies first; a standalone's export includes its bookie."""
+    """Return the advice to export new ledgers to bookies before the metadata; none for a standalone, which is exported
+    as a whole."""
     sources = [source for source in store.info.sources if not _is_standalone(source)]
     if not ledger_ids or not sources:
         return ()
@@ -191,13 +198,13 @@ def way_back_of(store: Store, ledger_ids: Sequence[int]) -> tuple[str, ...]:
 
 
 def _is_standalone(source: Mapping[str, Any]) -> bool:  # Any: JSON
-    """Return whether the source is a directory with RocksDB; a missing directory is taken for one."""
+    """Return whether the source is a standalone's directory with RocksDB metadata; a missing directory counts as one."""
     root = Path(source.get("path", ""))
     return source.get("kind") == "standalone" and ((root / "metadata" / "CURRENT").is_file() or not root.is_dir())
 
 
 # -- appending ---------------------------------------------------------------------------------------------------------
-# What every appending to a topic shares: broker metadata that goes on.
+# Shared by all commands that append to topics: broker metadata that continues that of the last entry.
 
 
 def append_payload(payload: bytes | memoryview, chain: InterceptorChain, now_ms: int) -> bytes:
@@ -214,7 +221,7 @@ def append_payload(payload: bytes | memoryview, chain: InterceptorChain, now_ms:
 
 
 def recover_chain(reader: EntryReader, name: TopicName, chain: InterceptorChain) -> None:
-    """Continue the indexes and times of ``chain`` after the last entry of the stored topic."""
+    """Set ``chain`` so that its indexes and times continue after the last entry of the stored topic."""
     if find_node(reader.txn, name.path) is None:
         return
     topic = read_topic(reader.txn, name)
@@ -222,7 +229,7 @@ def recover_chain(reader: EntryReader, name: TopicName, chain: InterceptorChain)
 
 
 def last_broker_entry(reader: EntryReader, topic: Topic) -> BrokerEntry | None:
-    """Return the broker metadata of a topic's last entry, None if that entry has none or cannot be read."""
+    """Return the broker metadata of a topic's last entry; None if it has none or cannot be read."""
     last = topic.last_confirmed
     if last.entry_id < 0:
         return None
@@ -259,7 +266,8 @@ def append_ledgers(
 
 
 def closed_ledgers(topic: Topic, now_ms: int) -> ManagedLedger:
-    """Return the topic's ledger list with its last ledger closed, because a broker determines the length of the last one only."""
+    """Return the topic's ledger list with its last ledger closed: a broker only determines the length of a list's last
+    ledger."""
     if not topic.ledgers or not topic.ledgers[-1].is_open:
         return topic.managed
     last = topic.ledgers[-1]
@@ -300,7 +308,7 @@ def plan_mark_delete(
 
     Upstream's script writes ManagedCursorInfo, which a broker ignores while the position is in a cursor ledger; here
     the whole state moves into ManagedCursorInfo in that case. Raises SubscriptionNotFound, LedgerNotFound and
-    EntryNotFound, and unless ``force`` Refused for a cursor that a broker keeps for itself.
+    EntryNotFound, and unless ``force`` Refused for one of the broker's own cursors.
     """
     topic, before = read_topic_cursor(reader, name, cursor)
     check_position(topic, position, "")

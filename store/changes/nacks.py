@@ -48,17 +48,17 @@ _POP = ChangeKind("nacks due --pop", "pop due negative acks of {subscription} on
 
 
 class NackedEntries:
-    """Entries to track, gathered one by one: topic → (due time in epoch ms, ledger id) → entry ids."""
+    """Collects the entries to track; ``entries`` is topic → (due time in epoch ms, ledger id) → entry ids."""
 
     def __init__(self, topics: Sequence[Topic], *, unknown: bool = False) -> None:
-        """``unknown``: also take positions that none of the topics has, as long as there is one topic only."""
+        """``unknown``: also accept positions that no topic has, which is possible with a single topic only."""
         self.entries: dict[str, dict[tuple[int, int], BitMap64]] = {str(topic.name): {} for topic in topics}
         self._topics = {ledger_id: topic for topic in topics for ledger_id in topic.ids}
         self._default = topics[0] if unknown and len(topics) == 1 else None
         self._names = ", ".join(str(topic.name) for topic in topics[:1]) + (" …" if len(topics) > 1 else "")
 
     def add(self, position: Position, due_ms: int) -> None:
-        """Track the entry at a position (its batch index is dropped); raises InvalidValue, EntryNotFound."""
+        """Add the entry at a position, without its batch index; raises InvalidValue, EntryNotFound."""
         if not (0 <= position.ledger_id < LONG_MAX and 0 <= position.entry_id < LONG_MAX):
             raise InvalidValue(
                 f"position {position} is not an entry",
@@ -78,7 +78,7 @@ class NackedEntries:
         self._bitmap(topic, due_ms, position.ledger_id).add(position.entry_id)
 
     def add_intervals(self, topic: Topic, intervals: Iterable[tuple[int, int]], due_ms: int) -> None:
-        """Track the entries of a topic with the ranks in the intervals."""
+        """Add the entries of a topic whose ranks are in ``intervals`` (start, end exclusive)."""
         for start, end in intervals:
             for ledger_id, first, last in iter_ledger_parts(topic, start, end):
                 self._bitmap(topic, due_ms, ledger_id).add_range(first, last + 1)
@@ -103,7 +103,7 @@ def plan_positions(
     force: bool,
     now_ms: int,
 ) -> Plan:
-    """Plan tracking positions, each with its delay in ms; ``force``: also those that the store does not know.
+    """Plan tracking (position, delay in ms) pairs; ``force`` also accepts positions that the store does not have.
 
     ``bits``: see ``plan_add``. Raises TopicNotFound, SubscriptionNotFound, EntryNotFound, InvalidValue, and as ``plan_add``.
     """
@@ -116,7 +116,8 @@ def plan_positions(
 def plan_holes(
     reader: EntryReader, name: TopicName, subscription: str, delay_ms: int, bits: int | None, now_ms: int
 ) -> Plan:
-    """Plan tracking the holes in what a subscription acknowledged; raises as ``plan_positions``."""
+    """Plan tracking the unacknowledged entries between acknowledged ones of a subscription; raises as
+    ``plan_positions``."""
     topics = _read_topics(reader, name, subscription)
     nacked = NackedEntries(topics)
     for topic in topics:
@@ -126,7 +127,7 @@ def plan_holes(
 
 
 def _read_topics(reader: EntryReader, name: TopicName, subscription: str | None) -> list[Topic]:
-    """Return the partitions of a topic, or the topic; each has to have ``subscription``, unless that is None."""
+    """Return the topic or its partitions; raises SubscriptionNotFound if one lacks ``subscription`` (None: not checked)."""
     topics = [read_topic(reader.txn, one) for one in expand_topic(reader.txn, name)]
     if subscription is not None:
         for topic in topics:
@@ -135,10 +136,10 @@ def _read_topics(reader: EntryReader, name: TopicName, subscription: str | None)
 
 
 def plan_add(txn: Txn, subscription: str, entries: Mapping[str, Groups], bits: int | None) -> Plan:
-    """Plan tracking negative acknowledgements of a subscription, by topic, as one change.
+    """Plan tracking the ``entries`` (see ``NackedEntries``) of a subscription on its topics as one change.
 
-    ``bits`` None: those of the subscription, 8 for a new one. Raises InvalidValue (bits), and Refused for another
-    precision while some are pending. Without a new entry the plan has no steps.
+    ``bits``: precision; None keeps that of the subscription, 8 for a new one. Raises InvalidValue (bits), and Refused
+    for another precision while entries are pending. Without a new entry the plan has no steps.
     """
     steps: list[Step] = []
     parts: list[ChangePart] = []
@@ -192,7 +193,7 @@ def _tracker(old: TrackerRow | None, topic: str, subscription: str, bits: int | 
 
 
 def _bucket_steps(txn: Txn, tracker: TrackerRow, groups: Groups) -> tuple[list[Step], int, int]:
-    """Return the steps, how many entries are new in their bucket, and how many were in it already."""
+    """Return the steps that add ``groups``, the number of entries that are new in their bucket, and of those already in it."""
     # Imported here: help and plans of other commands need no bitmaps.
     from pyroaring import BitMap64
 
@@ -214,7 +215,7 @@ def _bucket_steps(txn: Txn, tracker: TrackerRow, groups: Groups) -> tuple[list[S
 
 
 def plan_pop(txn: Txn, groups: Iterable[KeptGroup], now_ms: int) -> Plan:
-    """Plan removing ``groups``, which are due at ``now_ms``; the change keeps them for ``popped_groups``."""
+    """Plan removing ``groups``, which are due at ``now_ms``; ``popped_groups`` reads them back from the change."""
     listed = sorted(groups, key=lambda group: (group.topic, group.subscription))
     steps = tuple(Step("nacks", group.key, group.value, None) for group in listed)
     parts = []

@@ -1,4 +1,4 @@
-"""Records kept as bytes: of the millions that a plan may have, objects would take several times the memory."""
+"""Records in compressed bytes: a plan may have millions, which as objects would take several times the memory."""
 
 import zlib
 from array import array
@@ -14,7 +14,7 @@ _BLOCK = 1024
 
 
 class Packed(Sequence[Record]):
-    """Records of one kind in their order, each kept as MessagePack and decoded again on each access.
+    """A sequence of records of one type, stored as MessagePack and decoded on each access.
 
     Tuples in JSON values become lists.
     """
@@ -48,7 +48,7 @@ class Packed(Sequence[Record]):
             self.append(record)
 
     def cut(self, length: int) -> None:
-        """Forget the records from this place on."""
+        """Keep only the first ``length`` records."""
         while length < self._in_blocks:
             self._rest = _decompressed(self._blocks.pop())
             self._ends.pop()

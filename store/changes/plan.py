@@ -1,8 +1,8 @@
 """Changes as values: plans and their steps, reports, plan files, applying, undo.
 
-Every change is one LMDB transaction. It writes the steps, keeps the imported bytes of each node that it touches for
-the first time (database ``base``, which export compares with), keeps ``owners`` in step, and appends a record to the
-audit log (``store.db.audit_log``) that suffices for undo.
+Every change is one LMDB transaction. It writes the steps, saves the imported bytes of each node on its first change
+(database ``base``, with which export compares), updates ``owners``, and appends a record to the audit log
+(``store.db.audit_log``) that suffices for undo.
 """
 
 from __future__ import annotations
@@ -57,10 +57,10 @@ _AGAIN = "create a new plan and review it"
 
 
 class ChangeKind(Struct, frozen=True):
-    """What a change is: the ``command`` that plans it, as the audit log shows, and what it does in ``words`` for its report's title.
+    """The kind of a change: its ``command`` as the audit log shows it, and the ``words`` that are its report's title.
 
-    In the words, ``{place}`` stands for the objects of the report's parts, ``{subscription}`` and ``{cursor}`` for their subscriptions,
-    and ``{first}`` for the object of the first part, if the others only follow from it.
+    In ``words``, ``{place}`` stands for the objects of the report's parts, ``{subscription}`` and ``{cursor}`` for
+    their subscriptions, and ``{first}`` for the object of the first part, if the other parts only follow from it.
     """
 
     command: str
@@ -68,15 +68,15 @@ class ChangeKind(Struct, frozen=True):
 
     @classmethod
     def of(cls, command: str) -> ChangeKind:
-        """Return the kind of a command that is named for what it does: ``namespaces set-property`` sets the property of its places."""
+        """Return a kind whose words are the command's name: ``namespaces set-property`` becomes "set property of {place}"."""
         words = command.partition(" ")[2].replace("-", " ").replace("ttl", "TTL")
         return cls(command, f"{words} of {{place}}")
 
 
 class Plan(Struct, frozen=True):
-    """A change that was computed on the store's transaction ``txn_id`` and is applied on exactly that state or not at all.
+    """A change computed at the store's transaction ``txn_id``; it is applied to exactly that state or not at all.
 
-    ``parts``: what it does to each topic, subscription or namespace that it concerns. ``loses``: what undo cannot restore, in numbers.
+    ``parts``: its effect on each topic, subscription or namespace. ``loses``: what undo cannot restore, in numbers.
     """
 
     kind: ChangeKind
@@ -91,7 +91,7 @@ class Plan(Struct, frozen=True):
 
     @property
     def command(self) -> str:
-        """The command that plans it."""
+        """The command that makes this plan."""
         return self.kind.command
 
     def preview(self) -> ChangeReport:
@@ -99,21 +99,21 @@ class Plan(Struct, frozen=True):
         return self.report(None, dry_run=True)
 
     def unchanged(self) -> ChangeReport:
-        """Return the report of a plan without steps, which changes nothing."""
+        """Return the report of applying a plan without steps, which changes nothing."""
         return self.report(None)
 
     def report(self, number: int | None, *, dry_run: bool = False) -> ChangeReport:
-        """Return the report of the change with this number in the audit log, None if nothing is written."""
+        """Return the report of this change; ``number``: its number in the audit log, None if it is not written."""
         is_undo = self.undoes is not None
         command, words = self.kind.command, self.kind.words
         return ChangeReport(command, words, number, dry_run, self.parts, self.warnings, self.untouched, is_undo)
 
 
 class WritingPlan(Struct, frozen=True):
-    """A change that writes ledgers before its steps are known: ``shown`` returns what it would do, ``made`` does it in a store open
-    for writing.
+    """A change that must write ledgers before its steps are known.
 
-    Both return a report for each change; ``made`` raises StalePlan and DiskFull.
+    ``shown`` returns the reports of a dry run, ``made`` applies the change to a store open for writing and returns its
+    reports; it raises StalePlan and DiskFull.
     """
 
     kind: ChangeKind
@@ -126,11 +126,11 @@ class WritingPlan(Struct, frozen=True):
 
     @property
     def command(self) -> str:
-        """The command that plans it."""
+        """The command that makes this plan."""
         return self.kind.command
 
     def preview(self) -> tuple[ChangeReport, ...]:
-        """Return what applying would report."""
+        """Return the reports of a dry run."""
         return self.shown()
 
 
@@ -150,7 +150,7 @@ def check_state(store: Store, txn_id: int, state: str) -> None:
 
 
 def state_of(txn: Txn) -> str:
-    """Return a hex digest that identifies a store and its changes so far; a copy that was changed since has another one."""
+    """Return a hex digest of a store's identity and its changes so far; a copy that was changed since has a different one."""
     return sha256(b"%d" % txn.store.info.created_ms + (txn.get("state", audit_log.CHAIN_HEAD) or b"")).hexdigest()
 
 
@@ -227,9 +227,9 @@ def _apply_tree_step(txn: Txn, reader: EntryReader, step: audit_log.Step) -> Non
 
 
 def put_value_step(txn: Txn, path: str, value: bytes, now_ms: int, *, whole_topic: bool = False) -> audit_log.Step:
-    """Return the step that sets a metadata node as a broker would: version + 1, modified now.
+    """Return the step that creates or sets a metadata node as a broker would: version + 1, modified now.
 
-    Raises Refused for a segment of a scalable topic, unless the ``whole_topic`` is made.
+    Raises Refused for a segment of a scalable topic, unless the ``whole_topic`` is created with it.
     """
     key = tree_key(path)
     node = find_node(txn, path)
@@ -243,8 +243,9 @@ def put_value_step(txn: Txn, path: str, value: bytes, now_ms: int, *, whole_topi
 
 
 def _check_segment(path: str) -> None:
-    """Raise Refused for the managed ledger of a segment, or below the name of a scalable topic: a live controller keeps these in step with
-    the record of the topic. Cursors of segments may change, but for compaction's, which no 5.0 was seen to use there."""
+    """Raise Refused for the managed ledger of a segment or scalable topic, which a live controller keeps consistent
+    with the topic's record. Cursors of segments may change, except for compaction's, which Pulsar 5.0 was not seen to
+    use there."""
     at = path.removesuffix(_COMPACTION)
     name = managed_ledger_of_path(at) if path.startswith(f"{MANAGED_LEDGERS}/") else None
     if name is not None and name.domain in (SCALABLE, SEGMENT):
@@ -257,7 +258,8 @@ def _check_segment(path: str) -> None:
 
 
 def delete_step(txn: Txn, path: str, *, whole_topic: bool = False) -> audit_log.Step:
-    """Return the step that deletes the metadata node at ``path``; raises Refused for a segment, unless its ``whole_topic`` goes."""
+    """Return the step that deletes the node at ``path``; raises Refused for a segment, unless the ``whole_topic`` is
+    deleted."""
     key = tree_key(path)
     if not whole_topic:
         _check_segment(path)
@@ -349,14 +351,14 @@ def _document_digest(fields: Mapping[str, Any]) -> str:  # Any: JSON
 
 
 def _step_text(step: audit_log.Step) -> str:
-    """Return a line that describes what a step writes, unique by its digest."""
+    """Return a line that describes what a step writes, with its digest, so that lines of different steps differ."""
     name = step.key.decode("utf-8", "backslashreplace") if step.database == "tree" else step.key.hex()
     what = "delete" if step.after is None else "make" if step.before is None else "change"
     return f"{what} {step.database} {name} (sha256 {sha256(json.dumps(to_builtins(step)).encode()).hexdigest()})"
 
 
 def encode_argument(value: Any) -> Any:  # Any: JSON, and what it stands for
-    """Return an argument as JSON; raises ValueError if a file cannot keep it."""
+    """Return an argument of a request as JSON; raises ValueError for a type that a plan file cannot contain."""
     if value is None or isinstance(value, (bool, str)):
         return value
     if isinstance(value, int):
@@ -372,7 +374,7 @@ def encode_argument(value: Any) -> Any:  # Any: JSON, and what it stands for
 
 
 def decode_argument(value: Any) -> Any:  # Any: as above
-    """Return the argument that ``encode`` wrote as JSON; raises ValueError and TypeError."""
+    """Return the argument that ``encode_argument`` turned into JSON; raises ValueError and TypeError for other JSON."""
     if isinstance(value, list):
         return [decode_argument(one) for one in value]
     if isinstance(value, float):
@@ -480,7 +482,8 @@ Record = TypeVar("Record", bound=Struct)
 
 @functools.cache
 def _fields_of(kind: type[Struct]) -> tuple[tuple[str, str, FieldInfo], ...]:
-    """Return (name, key, FieldInfo) of a record's fields in JSON order; an inlined record's field has the key ""."""
+    """Return (name, JSON key, FieldInfo) of a record type's fields in JSON order; the key is "" for a field that is
+    inlined."""
     inline, places, last = (getattr(kind, f"JSON_{what}", {}) for what in ("INLINE", "BEFORE", "LAST"))
     infos, keys = {one.name: one for one in fields(kind)}, json_keys(kind)
     names: list[str] = [*(name for name in infos if name not in last), *last]
@@ -489,7 +492,7 @@ def _fields_of(kind: type[Struct]) -> tuple[tuple[str, str, FieldInfo], ...]:
 
 
 def _keys_in(kind: type[Struct], document: Collection[str]) -> set[str]:
-    """Return which keys of a document a record of this kind reads, including those of inlined records.
+    """Return the keys of ``document`` that a record of type ``kind`` has fields for, including those of inlined records.
 
     Empty if a key that ``record_json`` always writes is missing: records of other changes share some key names.
     """
@@ -504,7 +507,7 @@ def _keys_in(kind: type[Struct], document: Collection[str]) -> set[str]:
 
 
 def _record_of(hint: Any) -> type[Struct] | None:  # Any: a type as annotated
-    """Return the record type in an annotation beside None and UNSET, None if it has none."""
+    """Return the record type in an annotation such as ``Extent | None``; None if it has none."""
     return next((one for one in get_args(hint) or (hint,) if isinstance(one, type) and issubclass(one, Struct)), None)
 
 
@@ -532,7 +535,7 @@ def _plain(value: Any) -> Any:  # Any: of a field, as JSON
 
 
 def read_record(kind: type[Record], document: Json) -> Record:
-    """Return the record from a document that ``record_json`` wrote; an older version may have written fewer or more
+    """Return the record that ``record_json`` wrote as ``document``; one of an older version may have fewer or more
     keys.
 
     Raises KeyError, TypeError, AttributeError and InvalidValue for any other document.
@@ -561,7 +564,7 @@ def _read(hint: Any, value: Any) -> Any:  # Any: a type as annotated, JSON, and 
 
 @functools.lru_cache
 def _kind_of(keys: frozenset[str]) -> type[ChangePart]:
-    """Return the class of part that knows most keys of a document, the plainest of several."""
+    """Return the subclass of ChangePart that has fields for most of ``keys``; of several, the one listed first."""
     kinds: list[type[ChangePart]] = [ChangePart, *ChangePart.__subclasses__()]
     return max(kinds, key=lambda kind: len(_keys_in(kind, keys)))
 
@@ -580,7 +583,10 @@ Json = Mapping[str, Any]  # Any: JSON values
 
 
 class BrokerMove(Answer, frozen=True):
-    """The position to which a broker would move the cursor. ``entries``: how many more than this toolkit passes; below 0: fewer."""
+    """The position to which a broker would move the cursor.
+
+    ``entries``: how many more entries it passes, below 0: fewer.
+    """
 
     mark_delete: Position = field(name="markDeletePosition")
     agrees: bool
@@ -604,23 +610,23 @@ class Deletable(Answer, frozen=True):
     bytes: int
     kept_by_retention: tuple[int, ...]
     blocker: RetainingSubscription | None = field(name="blockedBy")
-    """What retains the rest."""
+    """The subscription that retains the other ledgers."""
     retained: tuple[int, ...] = ()
-    """The ledgers that it retains; not in JSON."""
+    """The ledgers that the subscription retains; not in JSON."""
 
     @property
     def blocked_by(self) -> str | None:
-        """The subscription that retains the rest."""
+        """The name of the subscription that retains the other ledgers."""
         return None if self.blocker is None else self.blocker.subscription
 
     @property
     def blocked_at(self) -> Position | None:
-        """Its mark-delete position."""
+        """The mark-delete position of that subscription."""
         return None if self.blocker is None else self.blocker.mark_delete
 
 
 class LedgerPart(Answer, frozen=True):
-    """How much of one ledger a change concerns."""
+    """The entries, messages and bytes of one ledger that a change concerns."""
 
     JSON_INLINE = ("extent",)
 
@@ -639,7 +645,7 @@ class FutureDated(Answer, frozen=True):
 
     @property
     def extent(self) -> Extent:
-        """How much it is; its bytes are not counted."""
+        """The number of entries and messages; bytes are not counted."""
         return Extent(self.entries, self.messages)
 
 
@@ -651,17 +657,17 @@ class DueMessage(Answer, frozen=True):
 
 
 class DroppedEarly(Answer, frozen=True):
-    """Delayed messages that go before they are due: how many, and the first of them."""
+    """Delayed messages that are dropped before they are due: how many, and the first of them."""
 
     messages: int
     first: tuple[DueMessage, ...]
 
 
 class DelayLoss(Answer, frozen=True):
-    """What an expiry does to delayed messages.
+    """The delayed messages that an expiry drops before they are due (``not_due``).
 
-    ``ttl_conflict``: which of the rest the TTL drops before they are due; ``evicting_quotas``: types of backlog quotas that drop
-    delayed messages too. UNSET: this question was not asked.
+    ``ttl_conflict``: those of the remaining ones that the TTL will drop before they are due; ``evicting_quotas``: types
+    of backlog quotas that also drop delayed messages. UNSET: not determined.
     """
 
     not_due: DroppedEarly | None = None
@@ -670,10 +676,10 @@ class DelayLoss(Answer, frozen=True):
 
 
 class MoveBasis(Answer, frozen=True, omit_defaults=True):
-    """What determined a move: a position, a time (with ``until_ms`` only entries before that), or the age limit of an expiry, which
-    ``ttl_seconds`` may have set.
+    """What determined a move: a position, a time (with ``until_ms``: only entries before that one), or the limit of an
+    expiry, from a TTL if ``ttl_seconds`` is set.
 
-    ``broker``: UNSET if the broker's answer was not computed, None if it is an error.
+    ``broker``: where a broker would move the cursor; UNSET if not computed, None if a broker would return an error.
     """
 
     rule: str
@@ -687,7 +693,10 @@ class MoveBasis(Answer, frozen=True, omit_defaults=True):
 
 
 class ExpiryDetails(Answer, frozen=True, omit_defaults=True):
-    """What an expiry says beyond a move. ``delays`` None: delayed messages were not looked for."""
+    """Details of an expiry. ``ledgers``: the dropped messages by ledger.
+
+    ``delays`` None: delayed messages were not examined.
+    """
 
     JSON_INLINE = ("delays",)
 
@@ -697,14 +706,20 @@ class ExpiryDetails(Answer, frozen=True, omit_defaults=True):
 
 
 class WrittenEvent(Answer, frozen=True):
-    """The event of a topic policy. ``topic`` None: the policies are in a node. ``position`` None: no event is written."""
+    """The event that changes a topic's policies.
+
+    ``topic`` None: they are in a node; ``position`` None: no event was written.
+    """
 
     topic: str | None = field(name="events")
     position: Position | None = None
 
 
 class CompactionDetails(Answer, frozen=True):
-    """What a compaction read and kept. Bytes are payload bytes of entries; ``payload_bytes``: of messages, before and after."""
+    """What a compaction read and kept.
+
+    Bytes are entry payloads; ``payload_bytes``: message payloads ``before`` and ``after``.
+    """
 
     format: str
     keys: int | None
@@ -718,7 +733,7 @@ class CompactionDetails(Answer, frozen=True):
 
 
 class SplitIndex(Answer, frozen=True):
-    """What narrower partitions do to one delayed index."""
+    """The effect of narrower partitions on one delayed-message index."""
 
     topic: str
     subscription: str
@@ -728,24 +743,24 @@ class SplitIndex(Answer, frozen=True):
 
 
 class ChangePart(Answer, frozen=True, kw_only=True, omit_defaults=True):
-    """What a change does to one thing: a cursor, the policies of a namespace, the nacks of a subscription …
+    """The effect of a change on one object: a cursor, the policies of a namespace, the nacks of a subscription …
 
     ``before`` and ``after`` have the command line's JSON keys, positions as text and times in ms; ``before`` is None
-    for a created thing, ``after`` for a removed one. A kind of change with further fields has a class of its own.
+    for a created object, ``after`` for a removed one. Kinds of change with further fields are subclasses.
     """
 
     JSON_INLINE: ClassVar[tuple[str, ...]] = ("extent", "more")
     JSON_LAST = ("more", "warnings")
     JSON_BEFORE: ClassVar[Mapping[str, str]] = {}
-    """Fields of a kind of change whose keys stand before a field of this class, and that field; the others come before ``JSON_LAST``."""
+    """Field of a subclass → field of this class that its key precedes in JSON; keys of other fields precede ``JSON_LAST``."""
     VERB: ClassVar[str] = ""
-    """What a change of this kind does with ``extent``."""
+    """The verb for what the change does to the messages of ``extent``."""
 
     topic: str | None = None
     subscription: str | None = None
     namespace: str | None = None
     resource: str | None = None
-    """What else has a name: ``tenant acme``, ``cluster west`` …"""
+    """An object of another kind: ``tenant acme``, ``cluster west`` …"""
     before: Json | None = field(default_factory=NoneType)
     after: Json | None = field(default_factory=NoneType)
     extent: Extent | None = None
@@ -766,8 +781,8 @@ class ChangePart(Answer, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class CursorPart(ChangePart, frozen=True, kw_only=True, omit_defaults=True):
-    """A cursor that is moved or removed: what the move redelivers and skips, what a broker may delete then, what it is moved by, and what
-    expires."""
+    """A cursor that is moved or removed: messages ``replayed`` and ``skipped``, the ledgers that a broker may then
+    delete, the ``basis`` of the move, and details of an ``expiry``."""
 
     JSON_INLINE = (*ChangePart.JSON_INLINE, "basis", "expiry")
     JSON_BEFORE = dict.fromkeys(("replayed", "skipped", "deletable"), "unreferenced_ledgers")
@@ -780,7 +795,7 @@ class CursorPart(ChangePart, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def broker(self) -> BrokerMove | None:
-        """Where a broker would move the cursor to; None if that was not asked, or if the broker answers an error."""
+        """Where a broker would move the cursor; None if not computed, or if a broker would return an error."""
         return (self.basis and self.basis.broker) or None
 
     @property
@@ -800,7 +815,7 @@ class CursorPart(ChangePart, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class PolicyPart(ChangePart, frozen=True, kw_only=True, omit_defaults=True):
-    """Policies of a topic, which an event changes."""
+    """Policies of a topic, changed by an event."""
 
     JSON_INLINE = (*ChangePart.JSON_INLINE, "event")
     JSON_BEFORE: ClassVar = {"event": "extent"}
@@ -818,7 +833,7 @@ class CompactionPart(ChangePart, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class DelayedPart(ChangePart, frozen=True, kw_only=True, omit_defaults=True):
-    """Delayed delivery of a namespace, whose indexes get narrower partitions."""
+    """The delayed-delivery policy of a namespace; ``split``: its indexes that get narrower partitions."""
 
     split: tuple[SplitIndex, ...] | None = None
 
@@ -834,7 +849,7 @@ class NacksPart(ChangePart, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class AnnotationPart(ChangePart, frozen=True, kw_only=True, omit_defaults=True):
-    """Ledgers of a topic that get their publish times. ``form``: where these are written."""
+    """Ledgers of a topic whose publish times are written into its metadata. ``form``: where in the metadata."""
 
     JSON_BEFORE: ClassVar = {"form": "before"}
 
@@ -869,9 +884,10 @@ class CopiedPart(ChangePart, frozen=True, kw_only=True, omit_defaults=True):
 class ChangeReport(Struct, frozen=True):
     """What a plan would do (``dry_run``), or what a change did.
 
-    ``command``, ``words``: of its ``ChangeKind``. ``number``: of the change in the audit log, None for a plan, or if there was nothing
-    to change. ``untouched``: indexes in ``parts`` of parts that do not change. ``plan_warnings`` concern all parts. ``is_undo``: the
-    change undoes another one. ``store``: the directory that the undo command names, "" for the default store.
+    ``command`` and ``words`` are those of its ``ChangeKind``. ``number``: the change's in the audit log, None for a
+    plan or if nothing was changed. ``untouched``: indexes of the ``parts`` that do not change. ``plan_warnings``
+    concern all parts. ``is_undo``: the change undoes another one. ``store``: the directory that the undo command names,
+    "" for the default store.
     """
 
     command: str
@@ -886,12 +902,12 @@ class ChangeReport(Struct, frozen=True):
 
     @property
     def replayed(self) -> Extent:
-        """The entries that all moves together redeliver."""
+        """The sum of what all moves redeliver."""
         return sum((part.replayed for part in self._cursors() if part.replayed is not None), Extent())
 
     @property
     def skipped(self) -> Extent:
-        """The entries that all moves together skip."""
+        """The sum of what all moves skip."""
         return sum((part.skipped for part in self._cursors() if part.skipped is not None), Extent())
 
     def _cursors(self) -> list[CursorPart]:
@@ -904,11 +920,11 @@ class ChangeReport(Struct, frozen=True):
         return tuple(dict.fromkeys(texts))
 
     def documents(self) -> tuple[dict[str, Any], ...]:  # Any: JSON values
-        """Return one JSON object a part."""
+        """Return one JSON object per part."""
         return tuple(self.iter_documents())
 
     def iter_documents(self) -> Iterator[dict[str, Any]]:  # Any: JSON values
-        """Yield one JSON object a part."""
+        """Yield one JSON object per part."""
         return (
             self._document(part, None if place in self.untouched else self.number)
             for place, part in enumerate(self.parts)
@@ -923,7 +939,7 @@ class ChangeReport(Struct, frozen=True):
 
 
 def undo_command(number: int, store: str = "") -> str:
-    """Return the command that undoes a change of the store in a directory; with "" for ``store``, of the default
+    """Return the command that undoes change ``number`` of the store in the directory ``store``, "" for the default
     store.
     """
     return f"pulsar-admin {f'--store {shell_word(store)} ' if store else ''}store undo {number}"

@@ -1,4 +1,4 @@
-"""Changing policies, of a namespace here: every key this toolkit does not know stays as it is (upstream ``Policies``)."""
+"""Changing the policies of a namespace; keys that this toolkit does not know stay unchanged (upstream ``Policies``)."""
 
 from collections.abc import Callable
 from functools import partial
@@ -37,7 +37,7 @@ Change = Callable[[Policies], Policies]
 
 
 class PolicyJob(Struct, frozen=True):
-    """Setting a policy, or removing it if ``value`` is None.
+    """The job of setting one policy, or of removing it if ``value`` is None.
 
     ``command`` is upstream's; ``options`` select an item of the policy. Raises InvalidValue for JSON of another kind.
     """
@@ -58,38 +58,38 @@ class PolicyJob(Struct, frozen=True):
 
     @property
     def kind(self) -> ChangeKind:
-        """The change that it is: upstream names policies in words, such as ``message-ttl``."""
+        """The kind of change, named by the command: upstream names policies in words, such as ``message-ttl``."""
         return ChangeKind.of(self.command)
 
     @property
     def is_global(self) -> bool:
-        """Whether it is of all clusters."""
+        """Whether the job concerns the policies for all clusters."""
         return bool(self.options.get("global_"))
 
     @property
     def place(self) -> Place:
-        """The place of the value."""
+        """Where the policy is stored in the policies that the command changes."""
         place = self.policy.namespace if self.group == NAMESPACES else self.policy.topic
         assert place is not None
         return place
 
     def changed(self, scope: Scope) -> JsonObject:
-        """Return the policies ``scope`` with the value set; raises InvalidValue for a value that upstream refuses."""
+        """Return the policies of ``scope`` with the value set; raises InvalidValue for a value that upstream refuses."""
         check = self.policy.check
         if check is not None and (self.value is not None or isinstance(self.place, Entry)):
             check(scope, self.value, self.options)
         return self.place.write(scope.found, self.value, scope.cluster, self.options)
 
     def shown(self, found: JsonObject) -> JsonObject:
-        """Return the members of ``found`` that the policy consists of."""
+        """Return the members of the policies ``found`` in which the policy is stored."""
         return {member: found.get(member) for member in self.place.members}
 
 
 def policy_job(command: str, name: str, options: Options) -> PolicyJob:
-    """Return the job that ``command`` with ``options`` does on a policy; raises InvalidValue."""
+    """Return the job of ``command`` with ``options`` on the policy ``name``; raises InvalidValue."""
     policy, (group, _, words) = policies_by_name()[name], command.partition(" ")
     verb = words.partition("-")[0]
-    if verb in ("enable", "disable"):  # what another command's option does
+    if verb in ("enable", "disable"):  # a command here, an option of other commands
         options = {**options, "enable": verb == "enable", "disable": verb == "disable"}
     value = None if verb in ("remove", "clear") else policy.make(group, options)
     return PolicyJob(command, policy, value, options)
@@ -104,13 +104,13 @@ class PolicyChange(Struct, frozen=True):
 
 
 def read_policies_json(txn: Txn, namespace: NamespaceName) -> JsonObject:
-    """Return the stored policies of a namespace with every stored key; raises NamespaceNotFound, MetadataCorrupt."""
+    """Return the policies of a namespace with all stored keys; raises NamespaceNotFound, MetadataCorrupt."""
     node = _policies_node(txn, namespace)
     return decode_namespace_json(node.value, node.path)
 
 
 def shown_policies(txn: Txn, namespace: NamespaceName) -> JsonObject:
-    """Return the policies as upstream's ``getNamespacePolicies`` (4.0.8) answers; raises as ``read_policies_json``.
+    """Return the policies that upstream's ``getNamespacePolicies`` (4.0.8) returns; raises as ``read_policies_json``.
 
     Bundles come from the local policies; an unset ``is_allow_auto_update_schema`` has the configuration's default.
     """
@@ -129,7 +129,7 @@ def shown_policies(txn: Txn, namespace: NamespaceName) -> JsonObject:
 
 
 def change_policies(txn: Txn, namespace: NamespaceName, change: Change, now_ms: int) -> PolicyChange:
-    """Return the namespace's policies before and after ``change``; raises NamespaceNotFound, MetadataCorrupt."""
+    """Return the namespace's policies before and after the function ``change``; raises NamespaceNotFound, MetadataCorrupt."""
     node = _policies_node(txn, namespace)
     before = decode_policies(node.value, node.path)
     after = change(before)
@@ -179,13 +179,13 @@ def _policies_node(txn: Txn, namespace: NamespaceName) -> Node:
 
 
 class DelayedPolicy(Answer, frozen=True):
-    """A namespace's policy for delays: Pulsar's part, and this toolkit's (None: never set, the defaults apply)."""
+    """A namespace's policy for delays: Pulsar's own, and the widths of this toolkit's index (None: the defaults)."""
 
     delivery: DelayedDelivery | None
     rules: delayed_rules.IndexRules | None
 
     def as_json(self) -> dict[str, Any]:  # Any: JSON values
-        """Return both parts with upstream's keys, times in ms; None where a part is not set."""
+        """Return both parts with upstream's keys, times in ms; null if a part is not set."""
         delivery = self.delivery
         return {
             "active": None if delivery is None else delivery.active,
@@ -242,9 +242,9 @@ def plan_disable(txn: Txn, namespace: NamespaceName, now_ms: int) -> Plan:
 
 
 def plan_set_delivery(txn: Txn, namespace: NamespaceName, delivery: DelayedDelivery, now_ms: int) -> Plan:
-    """Plan setting Pulsar's part as ``set-delayed-delivery`` does; the tick of our part follows.
+    """Plan setting Pulsar's policy as ``set-delayed-delivery`` does; the index gets the same tick.
 
-    Raises InvalidValue for a tick that the widths set do not take: one of 0 or below, or longer than the granularity.
+    Raises InvalidValue for a tick that does not fit the index widths: 0 or below, or longer than the granularity.
     """
     before = find_rules(txn, namespace)
     after = None if before is None else replace(before, tick_ms=delivery.tick_time_ms)
@@ -256,7 +256,7 @@ def plan_set_delivery(txn: Txn, namespace: NamespaceName, delivery: DelayedDeliv
 
 
 def plan_remove_delivery(txn: Txn, namespace: NamespaceName, now_ms: int) -> Plan:
-    """Plan removing both parts: the broker's configuration counts again."""
+    """Plan removing Pulsar's policy and the index widths: the broker's configuration applies again."""
     rules = find_rules(txn, namespace)
     kind = ChangeKind.of("namespaces remove-delayed-delivery")
     return _plan(txn, kind, namespace, partial(replace, delayed_delivery=None), (rules, None), now_ms)
@@ -281,7 +281,7 @@ def _plan(
 
 
 def plan_rules(txn: Txn, namespace: NamespaceName, rules: delayed_rules.IndexRules | None) -> tuple[Step, ...]:
-    """Return the step that sets or removes the namespace's index widths, none if they are unchanged."""
+    """Return the step that sets or removes the namespace's index widths; () if they are unchanged."""
     key = delayed_rules.rules_key(str(namespace))
     row, wanted = txn.get("delayed", key), None if rules is None else delayed_rules.encode_rules(rules)
     return () if row == wanted else (Step("delayed", key, row, wanted),)
@@ -319,7 +319,7 @@ def _topic_warnings(txn: Txn, namespace: NamespaceName) -> tuple[str, ...]:
 
 
 def conflict_warnings(policies: Policies) -> tuple[str, ...]:
-    """Return warnings about policies that drop delayed messages before they are due: a TTL, a quota that evicts the backlog."""
+    """Return warnings about policies that drop delayed messages early: a TTL, or a backlog quota that evicts."""
     texts = []
     if policies.message_ttl_seconds:
         texts.append(

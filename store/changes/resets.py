@@ -1,9 +1,8 @@
-"""Resetting cursors (to a time, a position, a distance, or another cursor's position), and expiring messages
-(pulsar.md §3.5).
+"""Resetting cursors (to a time, a position, a distance, or another cursor's position), and expiring messages (pulsar.md §3.5).
 
 A reset drops individual acknowledgements and LongProperties; ``__compaction`` keeps its properties. Expiring moves the
-cursor past an age limit or a position; its report counts dropped messages, and names what a broker would do and what
-never expires.
+cursor past an age limit or a position; its report counts the dropped messages, names the position to which a broker
+would move, and messages that never expire.
 """
 
 from collections import defaultdict
@@ -89,10 +88,9 @@ def start_state(reader: EntryReader, topic: Topic, target: Position, *, exclude:
 def start_position(
     reader: EntryReader, topic: Topic, target: Position, *, exclude: bool
 ) -> tuple[Position, tuple[int, ...]]:
-    """Return the first entry to deliver and the bit-set words of its unacknowledged messages; no words: the whole
-    entry.
+    """Return the first entry to deliver and the bit-set words of its messages to deliver; () means all of them.
 
-    An unreadable entry counts as no batch.
+    An unreadable entry counts as not batched.
     """
     entry = target.entry
     words: tuple[int, ...] = ()
@@ -114,7 +112,7 @@ def _in_batch(reader: EntryReader, topic: Topic, target: Position, exclude: bool
 
 
 def batch_size(reader: EntryReader, position: Position) -> int:
-    """Return the number of messages in the batch at a position; 0 if the entry is no batch or cannot be read."""
+    """Return the number of messages in the batch at a position; 0 if the entry is not batched or cannot be read."""
     try:
         payload = reader.read(position.ledger_id, position.entry_id).payload
         metadata = decode_message_entry(payload, f"entry {position}").metadata
@@ -133,14 +131,15 @@ def bit_words(bits: Iterable[int]) -> tuple[int, ...]:
 
 
 def reset_to_time(topic: Topic, cursor: Cursor, first: Position | None) -> CursorState:
-    """Return the state that delivers ``first`` next; None: nothing is left to deliver."""
+    """Return the state that delivers ``first`` next; with None, one at the end of the topic."""
     mark_delete = topic.last_confirmed if first is None else topic.previous(first)
     return CursorState(min(mark_delete, topic.last_confirmed), properties=_kept_properties(cursor))
 
 
 def again_state(topic: Topic, cursor: Cursor, first: Position | None, end: Position | None) -> CursorState:
-    """Return the state that delivers the entries from ``first`` to before ``end`` (None: the topic's end) again, and keeps all other
-    entries acknowledged or pending as they are.
+    """Return the state in which the entries from ``first`` up to ``end``, excluded, are delivered again.
+
+    None for either is the topic's end. All other entries stay acknowledged or pending as they are.
     """
     whole = topic.number_of_entries
     start, stop = (whole if place is None else topic.rank(place) for place in (first, end))
@@ -158,7 +157,7 @@ def again_state(topic: Topic, cursor: Cursor, first: Position | None, end: Posit
 
 
 def shifted_state(topic: Topic, cursor: Cursor, entries: int) -> CursorState:
-    """Return the state ``entries`` further (negative: back), counting acknowledged entries too; at most to either end of the topic."""
+    """Return the state ``entries`` later (negative: earlier), counting acknowledged entries too, within the topic."""
     mark_delete = cursor.mark_delete
     rank = topic.place(mark_delete) + entries
     rank = min(rank, topic.number_of_entries)
@@ -172,10 +171,10 @@ def _kept_properties(cursor: Cursor) -> Mapping[str, int]:
 
 
 def check_position(topic: Topic, target: Position, otherwise: str) -> None:
-    """Raise LedgerNotFound or EntryNotFound unless ``target`` is an entry, earliest, latest, or directly after a
-    ledger's end.
+    """Raise LedgerNotFound or EntryNotFound unless ``target`` is an entry, earliest, latest, or just after a ledger's
+    end.
 
-    ``otherwise`` ends the hint: the options that move to the next existing entry.
+    ``otherwise`` is added to the hint: the options that move to the next existing entry.
     """
     if target in (EARLIEST, LATEST):
         return
@@ -210,7 +209,7 @@ def _ledgers_text(topic: Topic, target: Position) -> str:
 
 
 def ttl_warnings(reader: EntryReader, topic: Topic, cursor: Cursor, state: CursorState, now_ms: int) -> tuple[str, ...]:
-    """Return warnings that a broker's TTL would expire entries which a cursor in ``state`` delivers."""
+    """Return warnings that the TTL in force would expire entries that a cursor in ``state`` still has to deliver."""
     if cursor.name == COMPACTION_CURSOR:  # brokers expire nothing of it (``PersistentTopic.checkMessageExpiry``)
         return ()
     try:
@@ -248,8 +247,10 @@ EXACT: ResetRule = "exact"
 
 
 class ToTime(Struct, frozen=True):
-    """To the first entry at or after a time, with ``exclude`` to the one after it. With ``until_ms`` only the entries before the first
-    one at or after that are delivered again: all others keep the state that they have.
+    """A reset to the first entry at or after a time, with ``exclude`` to the one after it.
+
+    With ``until_ms``, only entries before the first one at or after that time are delivered again; all others keep
+    their state.
     """
 
     time_ms: int
@@ -258,20 +259,20 @@ class ToTime(Struct, frozen=True):
 
 
 class ToPosition(Struct, frozen=True):
-    """To a position, with ``exclude`` to what comes after it."""
+    """A reset to a position, with ``exclude`` to the entry (or message of the batch) after it."""
 
     position: Position
     exclude: bool = False
 
 
 class ShiftBy(Struct, frozen=True):
-    """This many entries forward, or back if it is below 0."""
+    """A move by this many entries, backwards if below 0."""
 
     entries: int
 
 
 class ToSubscription(Struct, frozen=True):
-    """To the position of another subscription."""
+    """A reset to the position of another subscription."""
 
     name: str
 
@@ -289,9 +290,9 @@ def reset_target(
     exclude: bool,
     until_ms: int | None = None,
 ) -> ResetTarget:
-    """Return the target of the one value that is given, which callers check in their own words.
+    """Return the target for the one value that is not None; callers check that it is just one.
 
-    Raises InvalidValue for ``exclude`` without a position or time, and for an ``until_ms`` that is not after ``time_ms``.
+    Raises InvalidValue for ``exclude`` without a position or time, and for ``until_ms`` unless it is after a ``time_ms``.
     """
     if until_ms is not None and (time_ms is None or position is not None or exclude or until_ms <= time_ms):
         raise errors.InvalidValue(
@@ -311,10 +312,10 @@ def reset_target(
 
 
 class ResetRequest(Struct, frozen=True):
-    """How to get there. ``broker``: whom rule ``broker`` asks, and the exact one is compared with.
+    """The options of a reset. ``broker``: the broker that rule ``broker`` imitates and rule ``exact`` is compared with.
 
-    ``clock``: that of a reset to a time by rule ``exact``. ``force``: also move the cursors of compaction and deduplication, move
-    into lost ledgers, and move to the end if nothing is at or after the time.
+    ``clock`` determines entries' times with rule ``exact``. ``force``: also move the broker's own cursors, into lost
+    ledgers, and to the end if no entry is at or after the time.
     """
 
     now_ms: int
@@ -331,16 +332,16 @@ class ResetRequest(Struct, frozen=True):
 
     @property
     def indexed_clock(self) -> Clock:
-        """The clock that decides: a broker has but one."""
+        """The clock for entries' times: ``auto`` with rule ``broker``, as a broker has no choice of clocks."""
         return "auto" if self.rule == BROKER else check_clock(self.clock)
 
     def goes_by_clock(self, target: ResetTarget) -> bool:
-        """Return whether the clock decides the position of a reset to ``target``."""
+        """Return whether the position of a reset to ``target`` depends on the clock."""
         return isinstance(target, ToTime) and self.rule == EXACT
 
 
 class ResetRow(Struct, frozen=True):
-    """The reset that one line of a file asks for; ``where`` names the line."""
+    """The reset in one line of a file; ``where`` names the line for error messages."""
 
     where: str
     topic: TopicName
@@ -349,7 +350,7 @@ class ResetRow(Struct, frozen=True):
 
 
 class Reset(Struct, frozen=True):
-    """One cursor, and where to. ``where``: the line of a file that asks for it, empty for none."""
+    """The reset of one cursor to ``target``. ``where``: the line of the file it comes from, "" if none."""
 
     topic: Topic
     cursor: Cursor
@@ -358,9 +359,7 @@ class Reset(Struct, frozen=True):
 
 
 def resets_to(target: ResetTarget, cursors: Iterable[tuple[Topic, Cursor]]) -> Sequence[Reset]:
-    """Return the resets of ``cursors`` to ``target``; raises InvalidValue for a position, which exists in one topic
-    only, and cursors of several.
-    """
+    """Return the resets of ``cursors`` to ``target``; raises InvalidValue for one position and cursors of several topics."""
     resets = [Reset(topic, cursor, target) for topic, cursor in cursors]
     count = len({reset.topic.name for reset in resets})
     if isinstance(target, ToPosition) and target.position not in (EARLIEST, LATEST) and count > 1:
@@ -374,7 +373,7 @@ def resets_to(target: ResetTarget, cursors: Iterable[tuple[Topic, Cursor]]) -> S
 def resets_of_rows(reader: EntryReader, rows: Iterable[ResetRow]) -> Iterator[Reset]:
     """Yield the resets of rows, one for each partition of a partitioned topic.
 
-    Raises TopicNotFound, SubscriptionNotFound, and InvalidValue for a cursor in two rows; each names the row.
+    Raises TopicNotFound, SubscriptionNotFound, and InvalidValue for a cursor in two rows; messages name the row.
     """
     seen: dict[tuple[TopicName, str], str] = {}
     for row in rows:
@@ -394,7 +393,7 @@ def plan_resets(reader: EntryReader, resets: Iterable[Reset], request: ResetRequ
     """Return one plan for all resets.
 
     Raises LedgerNotFound, EntryNotFound (no entry at the position), SubscriptionNotFound, InvalidValue, and Refused
-    for a broker's own cursor; each names the line of the file. Raises NothingMatches as ``_check_resets_meet``.
+    for a broker's own cursor; messages name the line of the file. Raises NothingMatches as ``_check_resets_meet``.
     """
     listed = list(resets)
     moves = _moves(reader, listed, request)
@@ -415,7 +414,7 @@ def plan_resets(reader: EntryReader, resets: Iterable[Reset], request: ResetRequ
 
 
 def _met_by_another_segment(txn: Txn, moves: Sequence[CursorMove]) -> set[tuple[str, TopicName]]:
-    """Return the subscriptions' segments of a scalable topic of which some, not all, have an entry at or after the time."""
+    """Return (subscription, segment) of scalable topics of which at least one segment has an entry at or after the time."""
     met = set()
     misses: dict[str, dict[TopicName, bool]] = defaultdict(dict)
     for move in moves:
@@ -436,7 +435,7 @@ def _moves(reader: EntryReader, resets: Iterable[Reset], request: ResetRequest) 
 
 
 def _earlier(reset: Reset, earlier_ms: int) -> Reset:
-    """Return a reset to a time that is ``earlier_ms`` earlier, if it was counted from now."""
+    """Return ``reset`` with its times ``earlier_ms`` earlier if they were counted from now, otherwise unchanged."""
     if not _counts_from_now(reset):
         return reset
     assert isinstance(reset.target, ToTime)
@@ -507,7 +506,7 @@ def _target_move(
 
 
 def _time_move(reader: EntryReader, topic: Topic, cursor: Cursor, target: ToTime, request: ResetRequest) -> CursorMove:
-    """Return the move to a time, by the exact search or as a broker searches; the report compares both."""
+    """Return the move to a time by the requested rule; its ``basis`` compares it with a broker's move."""
     if target.until_ms is not None:
         return _again_move(reader, topic, cursor, target, request)
     basis = MoveBasis(request.rule, time_ms=target.time_ms)
@@ -543,7 +542,7 @@ def _time_move(reader: EntryReader, topic: Topic, cursor: Cursor, target: ToTime
 
 
 def _again_move(reader: EntryReader, topic: Topic, cursor: Cursor, target: ToTime, request: ResetRequest) -> CursorMove:
-    """Return the move after which what lies between two times is delivered again; no broker can do that."""
+    """Return the move that delivers the entries between two times again, which a broker cannot do."""
     assert target.until_ms is not None
     if request.rule == BROKER:
         raise errors.InvalidValue("--until: a broker resets to one time only", hint="leave out --rule broker")
@@ -564,7 +563,7 @@ def _failure(error: errors.StoreError) -> str:
 def _unseen_warnings(
     reader: EntryReader, topic: Topic, first: Position | None, time_ms: int, clock: str
 ) -> tuple[str, ...]:
-    """Return warnings about unreadable entries before ``first`` that may be at or after the time: they are not delivered again."""
+    """Return warnings about unreadable entries before ``first`` that may be at or after the time and are not replayed."""
     end = topic.at_rank(topic.number_of_entries if first is None else topic.rank(first))
     doubts = find_doubts(reader.txn, topic, end, time_ms, clock, {})
     unseen = [replace(doubt, lost=0) for doubt in doubts if doubt.unseen]
@@ -574,7 +573,7 @@ def _unseen_warnings(
 
 
 def _broker_move(topic: Topic, cursor: Cursor, ours: Position | None, theirs: Position) -> BrokerMove:
-    """Return where a broker would go; ``entries``: how many more than we it would redeliver, below 0: fewer."""
+    """Return the broker's move; ``entries``: how many more than this toolkit it would redeliver, below 0: fewer."""
     mine, other = (reset_to_time(topic, cursor, first).mark_delete for first in (ours, theirs))
     return BrokerMove(other, mine == other, topic.entries_after(other) - topic.entries_after(mine))
 
@@ -594,8 +593,10 @@ _IN_PYTHON = {"to": "messageId", "shift_by": "shiftBy", "like": "toSubscription"
 def iter_reset_rows(
     lines: Iterable[str | Mapping[str, object]], name: str, subscription: str | None, parse_time: Callable[[Any], int]
 ) -> Iterator[ResetRow]:  # Any: a time of any form
-    """Yield the rows of a reset file, or of a program, which has mappings with positions and times as Python has them, under the names
-    of ``Cursors.reset``; ``subscription`` is used for rows without one. Raises InvalidValue.
+    """Yield the rows of a reset file (lines of JSON) or of a Python program (mappings with the parameters of
+    ``Cursors.reset``).
+
+    ``subscription`` applies to rows without one. Raises InvalidValue.
     """
     row = None
     for number, line in enumerate(lines, 1):
@@ -692,7 +693,7 @@ def check_has_times(topic: Topic) -> None:
 
 
 def check_now_is_meant(reader: EntryReader, time_ms: int, clock_ms: int) -> None:
-    """Raise NothingMatches for a time that was counted from the clock's now, where the copy's own time is another."""
+    """Raise NothingMatches for a time counted from now if the store is a copy of another time than the clock's."""
     as_of = find_as_of(reader.txn)
     if as_of is not None and isinstance(time_ms, FromNow) and as_of.time_ms != clock_ms:
         earlier_ms = time_ms - (clock_ms - as_of.time_ms)
@@ -702,11 +703,10 @@ def check_now_is_meant(reader: EntryReader, time_ms: int, clock_ms: int) -> None
 def check_nows_agree(
     reader: EntryReader, moves: Sequence[CursorMove], plan: Callable[[int], Sequence[CursorMove]], clock_ms: int
 ) -> None:
-    """Raise NothingMatches if times counted from the clock's now and from the copy's own end give different
-    positions.
+    """Raise NothingMatches if a time counted from the clock's now and from the copy's end gives different positions.
 
-    ``plan`` returns the moves for times that many ms earlier. The same words fit both intentions (what a broker would
-    do today, and when the copy was made), so the user must say which.
+    ``plan`` returns the moves for times that many ms earlier. "2h ago" can mean either, before today or before the copy
+    was made, so the user must say which.
     """
     as_of = find_as_of(reader.txn)
     if as_of is None or as_of.time_ms == clock_ms:
@@ -728,7 +728,7 @@ def check_nows_agree(
 
 
 def _which_now(as_of: AsOf, clock_ms: int, then: str, otherwise: str, **context: object) -> errors.NothingMatches:
-    """Return the error that asks which now is meant: counted from the clock's it is so ``then``, from the copy's own ``otherwise``."""
+    """Return the error that asks which now is meant; ``then`` and ``otherwise`` are the results by clock and by copy."""
     return errors.NothingMatches(
         f"which time is now? Counted back from the clock, {format_time_ms(clock_ms)}, {then}; from the time of this "
         f"copy, {format_time_ms(as_of.time_ms)} ({as_of.said_by}), {otherwise}",
@@ -753,7 +753,7 @@ def _newest_entry(reader: EntryReader, topic: Topic, clock: Clock) -> Dated | No
 def _check_resets_meet(
     reader: EntryReader, moves: Sequence[CursorMove], missed: Sequence[CursorMove], clock: Clock, now_ms: int
 ) -> None:
-    """Raise NothingMatches if moves without an entry at or after their time (``missed``) skip anything, or are all moves."""
+    """Raise NothingMatches if a move in ``missed`` (no entry at or after its time) skips anything, or if all moves miss."""
     skipping = [move for move in missed if _gone(reader, move).entries]
     if not missed or (not skipping and len(missed) < len(moves)):
         return
@@ -791,10 +791,10 @@ def _check_resets_meet(
 def check_expiries_meet(
     reader: EntryReader, moves: Sequence[CursorMove], limit_ms: int, clock: Clock, now_ms: int
 ) -> None:
-    """Raise NothingMatches if no move drops anything from an existing backlog, or ``limit_ms`` is after the copy's
-    end.
+    """Raise NothingMatches if there is a backlog but nothing to drop, or if a limit counted from now is after the
+    copy's end.
 
-    A limit after the end, counted from now, would drop everything in the copy.
+    The latter would drop everything in the copy.
     """
     gone = [_gone(reader, move) for move in moves]
     if not any(extent.entries for extent in gone):
@@ -861,7 +861,7 @@ def _dated(entry: Dated, now_ms: int) -> str:
 
 
 def _gone(reader: EntryReader, move: CursorMove) -> Extent:
-    """Return the entries and bytes that a move removes from the backlog."""
+    """Return the entries, messages and bytes that a move removes from the backlog."""
     before, after = _backlog(move), _left(move)
     return extent_of_messages(reader, move.topic, subtract(before, after))
 
@@ -875,7 +875,7 @@ def _left(move: CursorMove) -> tuple[tuple[int, int], ...]:
 
 
 def _others(moves: Sequence[CursorMove]) -> str:
-    """Return whose cursors these are: the first names, and how many more."""
+    """Return the names of the moves' first cursors, and how many more there are, as text."""
     names = [f"{move.cursor.name} of {move.topic.name}" for move in moves[:_SHOWN]]
     more = len(moves) - len(names)
     return ", ".join(names) + (f" and {counted(more, 'other')}" if more else "")
@@ -885,21 +885,21 @@ _OR_BROKER = ", or add --rule broker: it takes the next existing entry"
 
 
 class Before(Struct, frozen=True):
-    """Everything older than a time; ``ttl``: the policy that it comes from."""
+    """Expire everything older than a time; ``ttl``: the policy that gives the time, if one does."""
 
     time_ms: int
     ttl: MessageTtl | None = None
 
 
 class UpTo(Struct, frozen=True):
-    """Expire everything up to a position, without the entry there if ``exclude``."""
+    """Expire everything up to a position; the entry there stays if ``exclude``."""
 
     position: Position
     exclude: bool = False
 
 
 class ByTtl(Struct, frozen=True):
-    """Everything older than the TTL that is in force for its topic."""
+    """Expire everything older than the TTL in force for the topic."""
 
 
 Limit = Before | UpTo | ByTtl
@@ -907,9 +907,9 @@ Limit = Before | UpTo | ByTtl
 
 
 class ExpiryRequest(Struct, frozen=True):
-    """What to expire, and how. ``broker``: whom rule ``broker`` asks, and the other one is compared with.
+    """What to expire, and how. ``broker``: the broker that rule ``broker`` imitates and the other rule is compared with.
 
-    ``force``: also expire if nothing is dropped, or if everything is, because the whole copy is older than the limit.
+    ``force``: also accept that nothing is dropped, or everything because the whole copy is older than the limit.
     """
 
     now_ms: int
@@ -920,7 +920,7 @@ class ExpiryRequest(Struct, frozen=True):
     force: bool = False
 
     def __post_init__(self) -> None:
-        """Raise InvalidValue for an unknown rule, a clock that is not indexed, and a clock that no broker uses."""
+        """Raise InvalidValue for an unknown rule or clock, and for a clock with rule ``broker``."""
         errors.check_choice("rule", self.rule, ExpiryRule)
         check_clock(self.clock)
         if self.rule == BROKER and self.clock != "auto":
@@ -928,12 +928,15 @@ class ExpiryRequest(Struct, frozen=True):
 
 
 def expiry_move(reader: EntryReader, topic: Topic, cursor: Cursor, request: ExpiryRequest) -> CursorMove:
-    """Return the move that expires what ``request`` selects; raises LedgerNotFound, EntryNotFound, Refused for a bad position."""
+    """Return the move that expires what ``request`` selects; raises LedgerNotFound, EntryNotFound and Refused.
+
+    ``request.limit`` must not be ``ByTtl``: the caller turns a TTL, which differs by topic, into ``Before``.
+    """
     limit = request.limit
     if isinstance(limit, UpTo):
         state, basis, warnings = _by_position(reader, topic, cursor, limit, request)
     else:
-        assert isinstance(limit, Before)  # a TTL differs by topic: who reads it says before which time that is
+        assert isinstance(limit, Before)
         state, basis, warnings = _by_time(reader, topic, cursor, limit, request)
     dropped = subtract(pending_intervals(topic, cursor.state), pending_intervals(topic, state))
     future = read_future_dated(PendingSearch(reader, topic, state, request.clock), request.now_ms)
@@ -983,7 +986,7 @@ def _by_time(
 def _unseen_dropped(
     reader: EntryReader, topic: Topic, cursor: Cursor, state: CursorState, limit_ms: int, request: ExpiryRequest
 ) -> list[str]:
-    """Return what an expiry drops without a look at its time; raises Refused for it, unless it is forced."""
+    """Return a warning about dropped entries whose times cannot be read; raises Refused for them, unless forced."""
     dropped = subtract(pending_intervals(topic, cursor.state), pending_intervals(topic, state))
     unseen = find_unseen(reader.txn, topic, dropped, limit_ms, request.clock)
     if unseen and not request.force:
@@ -1021,7 +1024,7 @@ def _search_warnings(search: PendingSearch) -> list[str]:
 
 
 def _broker_expiry(reader: EntryReader, topic: Topic, ours: CursorState, theirs: CursorState) -> BrokerMove:
-    """Return the broker's answer; ``entries``: how many more it drops than we do (below 0: fewer)."""
+    """Return the broker's move; ``entries``: how many more than this toolkit it drops, below 0: fewer."""
     left, left_by_broker = pending_intervals(topic, ours), pending_intervals(topic, theirs)
     more = extent_of(reader.txn, topic, subtract(left, left_by_broker)).entries
     fewer = extent_of(reader.txn, topic, subtract(left_by_broker, left)).entries
@@ -1056,9 +1059,9 @@ def _by_position(
 
 
 def _broker_state(reader: EntryReader, topic: Topic, cursor: Cursor, limit: UpTo) -> CursorState:
-    """Return the state that upstream's ``calculatePositionAckSet`` and mark-delete give for a position (4.0.8).
+    """Return the state after upstream's ``calculatePositionAckSet`` and mark-delete at a position (4.0.8).
 
-    Upstream excludes as a reset does: the next entry expires too; with a batch index, only the messages up to it.
+    Upstream's exclude works as for a reset: the next entry expires too, or with a batch index only the messages up to it.
     """
     position = limit.position
     entry, index = position.entry, position.batch_index

@@ -1,6 +1,6 @@
-"""Creating, changing and deleting nodes of one JSON object: tenants, clusters, failure domains, racks, isolation
-policies, resource groups, quotas, namespaces with their bundles, and dynamic settings. Also parts of a namespace's
-policies: properties, permissions, allowed clusters, and its local policies.
+"""Creating, changing and deleting metadata nodes that are one JSON object: tenants, clusters, failure domains, racks,
+isolation policies, resource groups, quotas, namespaces with their bundles, and dynamic settings. Also parts of a
+namespace's policies: properties, permissions, allowed clusters, and its local policies.
 
 Upstream, of namespaces: ``NamespacesBase`` and ``PulsarAuthorizationProvider`` on ``Policies`` and ``LocalPolicies``
 (Pulsar 4.0.8). Keys that a change does not concern stay unchanged.
@@ -53,7 +53,7 @@ from pulsar_admin.store.names import SCALABLE, NamespaceName, TopicName, is_allo
 
 
 class NodeChange(Struct, frozen=True):
-    """The change of a node; ``after`` None: it is deleted. ``resource``: its name in reports, such as ``tenant acme``."""
+    """The new value of a node, None to delete it. ``resource``: its name in reports, such as ``tenant acme``."""
 
     resource: str
     path: str
@@ -61,7 +61,7 @@ class NodeChange(Struct, frozen=True):
 
 
 def _plan_node(txn: Txn, command: str, resource: str, path: str, after: JsonObject | None, now_ms: int) -> Plan:
-    """Plan the change of one node by a command, whose verb says what it does; raises MetadataCorrupt, InvalidValue."""
+    """Plan the change of one node; the report uses the verb of ``command``. Raises MetadataCorrupt, InvalidValue."""
     if path.endswith("/"):  # ZooKeeper refuses such a node
         raise InvalidValue(f"{command}: the name is empty")
     verb = command.partition(" ")[2].partition("-")[0]
@@ -71,7 +71,7 @@ def _plan_node(txn: Txn, command: str, resource: str, path: str, after: JsonObje
 def plan_nodes(
     txn: Txn, kind: ChangeKind, changes: Sequence[NodeChange], now_ms: int, warnings: Sequence[str] = ()
 ) -> Plan:
-    """Plan changes of several nodes together; raises MetadataCorrupt."""
+    """Plan the changes of several nodes as one; raises MetadataCorrupt."""
     steps: list[Step] = []
     parts = []
     for change in changes:
@@ -87,11 +87,11 @@ def plan_nodes(
 
 
 # -- tenants -----------------------------------------------------------------------------------------------------------
-# Making, changing and deleting tenants, with the checks of upstream's ``TenantsBase`` (4.0.8).
+# Creating, changing and deleting tenants, with the checks of upstream's ``TenantsBase`` (4.0.8).
 
 
 def plan_create_tenant(txn: Txn, tenant: str, roles: Sequence[str], clusters: Sequence[str], now_ms: int) -> Plan:
-    """Plan creating a tenant, without ``clusters`` for all clusters; raises InvalidValue, Refused, AlreadyExists."""
+    """Plan creating a tenant; without ``clusters`` it may use all. Raises InvalidValue, Refused, AlreadyExists."""
     if not is_allowed_name(tenant):
         raise InvalidValue("Tenant name is not valid", value=tenant)
     allowed = clusters or resources.list_clusters(txn)
@@ -118,7 +118,7 @@ def plan_update_tenant(txn: Txn, tenant: str, roles: Sequence[str], clusters: Se
 
 
 def check_tenant_deletable(txn: Txn, tenant: str, *, force: bool) -> list[NamespaceName]:
-    """Return the namespaces that are deleted with a tenant; raises TenantNotFound, and Refused if it has some, without ``force``."""
+    """Return the namespaces of a tenant to delete; raises TenantNotFound, and Refused if there are any, unless ``force``."""
     if resources.find_json(txn, resources.tenant_path(tenant)) is None:
         raise TenantNotFound("Tenant doesn't exist", tenant=tenant)
     namespaces = list(iter_namespaces(txn, tenant))
@@ -169,7 +169,7 @@ _TRUST_STORE = ("brokerClientTlsTrustStoreType", "brokerClientTlsTrustStore", "b
 
 
 def plan_create_cluster(txn: Txn, cluster: str, given: JsonObject, now_ms: int) -> Plan:
-    """Plan creating a cluster from upstream's keys in ``given``; raises InvalidValue, AlreadyExists."""
+    """Plan creating a cluster with the settings ``given`` under upstream's keys; raises InvalidValue, AlreadyExists."""
     if not is_allowed_name(cluster):
         raise InvalidValue("Cluster name is not valid", value=cluster)
     _check_data(given)
@@ -179,7 +179,10 @@ def plan_create_cluster(txn: Txn, cluster: str, given: JsonObject, now_ms: int) 
 
 
 def plan_update_cluster(txn: Txn, cluster: str, given: JsonObject, now_ms: int) -> Plan:
-    """Plan replacing a cluster's data: keys missing from ``given`` get defaults, peers too. Raises ResourceNotFound, InvalidValue."""
+    """Plan replacing a cluster's settings: those missing from ``given`` get defaults, including its peers.
+
+    Raises ResourceNotFound, InvalidValue.
+    """
     _check_data(given)
     after = resources.CLUSTER.replace(resources.read_cluster(txn, cluster), given)
     return _plan_cluster(txn, "clusters update", cluster, after, now_ms)
@@ -217,7 +220,10 @@ def plan_delete_cluster(txn: Txn, cluster: str, now_ms: int) -> Plan:
 
 
 def plan_migration(txn: Txn, cluster: str, migrated: bool, url: Mapping[str, str | None], now_ms: int) -> Plan:
-    """Plan setting whether and where to a cluster is migrated; as upstream, the cluster need not exist. Raises InvalidValue."""
+    """Plan setting whether a cluster is migrated, and to which URL; as upstream, it need not exist.
+
+    Raises InvalidValue.
+    """
     given = {key: value for key, value in url.items() if value is not None}
     known = [key for key in resources.CLUSTER_URL.defaults if key != "empty"]
     if unknown := [key for key in given if key not in known]:
@@ -237,7 +243,7 @@ def plan_migration(txn: Txn, cluster: str, migrated: bool, url: Mapping[str, str
 
 
 def plan_domain(txn: Txn, command: str, cluster: str, domain: str, brokers: Sequence[str], now_ms: int) -> Plan:
-    """Plan making or replacing a failure domain; raises ResourceNotFound, and Refused for brokers of another domain."""
+    """Plan creating or replacing a failure domain; raises ResourceNotFound, and Refused for brokers of another domain."""
     resources.check_cluster(txn, cluster)
     for name, other in resources.read_domains(txn, cluster).items():
         shared = [broker for broker in hash_order(other.get("brokers") or ()) if broker in brokers]
@@ -261,7 +267,10 @@ def plan_delete_domain(txn: Txn, cluster: str, domain: str, now_ms: int) -> Plan
 
 
 def read_cluster_file(path: Path) -> JsonObject:
-    """Return upstream's keys in a file of ``--cluster-config-file``: JSON, or YAML of ``key: value`` lines. Raises InvalidValue."""
+    """Return the settings in a ``--cluster-config-file``: JSON, or YAML of ``key: value`` lines.
+
+    Raises InvalidValue.
+    """
     try:
         text = read_file(path).decode("utf-8", "replace")
     except OSError as error:
@@ -328,7 +337,7 @@ def _domain(cluster: str, domain: str) -> str:
 
 
 def _has_legacy_namespaces(txn: Txn, cluster: str) -> bool:
-    """Whether a tenant has a ``tenant/cluster/namespace``: upstream looks for no other use of a cluster."""
+    """Whether a namespace ``tenant/cluster/namespace`` exists, the only use of a cluster that upstream checks."""
     return any(
         next(iter_children(txn, f"{resources.TENANTS_PATH}/{tenant}/{cluster}"), None)
         for tenant in iter_children(txn, resources.TENANTS_PATH)
@@ -359,7 +368,7 @@ def _users(txn: Txn, cluster: str) -> Iterator[str]:
 
 
 def plan_set_rack(txn: Txn, bookie: str, group: str, place: JsonObject, now_ms: int) -> Plan:
-    """Plan moving a bookie to a group with a rack and hostname (``place``); raises InvalidValue."""
+    """Plan moving a bookie into ``group`` with the rack and hostname in ``place``; raises InvalidValue."""
     if not bookie:
         raise InvalidValue("--bookie: it is empty")
     rack = str(place["rack"]).strip()
@@ -406,8 +415,9 @@ _INTEGER = re.compile(r"[+-]?\d+", re.ASCII)
 def isolation_of(
     brokers: Mapping[str, Sequence[str]], failover: str, parameters: Mapping[str, str], scope: str | None
 ) -> JsonObject:
-    """Return an isolation policy, checked as pulsar-admin and a broker check it; ``brokers`` are lists by
-    upstream's keys. Raises InvalidValue.
+    """Return an isolation policy, checked as pulsar-admin and a broker do; ``brokers``: upstream's key → patterns.
+
+    Raises InvalidValue.
     """
     lists = {key: [one for one in values if one] for key, values in brokers.items()}
     for key in ("namespaces", "primary"):
@@ -465,7 +475,10 @@ RATES = {
 
 
 def plan_group(txn: Txn, command: str, name: str, rates: Mapping[str, int | None], now_ms: int) -> Plan:
-    """Plan creating or changing a resource group; a rate of None stays, or is −1 in a new group. Raises InvalidValue."""
+    """Plan creating or changing a resource group; None keeps a rate, or means −1 in a new group.
+
+    Raises InvalidValue.
+    """
     if unknown := rates.keys() - RATES.keys():
         raise InvalidValue(f"a resource group has no {', '.join(sorted(unknown))}", hint=f"rates: {', '.join(RATES)}")
     path = resources.resource_group_path(name)
@@ -492,7 +505,10 @@ def plan_delete_group(txn: Txn, name: str, now_ms: int) -> Plan:
 def plan_quota(
     txn: Txn, namespace: NamespaceName | None, bundle_text: str | None, quota: resources.BundleQuota, now_ms: int
 ) -> Plan:
-    """Plan setting the quota of a bundle; None: the default one. Raises as ``store.model.resources.find_bundle``."""
+    """Plan setting the quota of a bundle, or the default quota if both ``namespace`` and ``bundle_text`` are None.
+
+    Raises as ``store.model.resources.find_bundle``.
+    """
     bundle = resources.find_bundle(txn, namespace, bundle_text)
     path = resources.bundle_quota_path(bundle)
     after = resources.BUNDLE_QUOTA.replace(resources.find_json(txn, path), to_builtins(quota))
@@ -500,7 +516,7 @@ def plan_quota(
 
 
 def plan_reset_quota(txn: Txn, namespace: NamespaceName, bundle_text: str, now_ms: int) -> Plan:
-    """Plan forgetting the quota of a bundle; raises ResourceNotFound if it has none, InvalidValue, NamespaceNotFound."""
+    """Plan removing the quota of a bundle; raises ResourceNotFound if it has none, InvalidValue, NamespaceNotFound."""
     bundle = resources.read_bundle(txn, namespace, bundle_text)
     path = resources.bundle_quota_path(bundle)
     if resources.find_json(txn, path) is None:
@@ -574,8 +590,10 @@ def plan_split(
     positions: Sequence[int],
     now_ms: int,
 ) -> Plan:
-    """Plan splitting the bundle named, or for LARGEST the one with the most topics, by a broker's algorithm; raises
-    InvalidValue, NeedsBroker."""
+    """Plan splitting the bundle ``text``, or for ``bundle_type`` LARGEST the one with the most topics.
+
+    ``algorithm`` is one of a broker's. Raises InvalidValue, NeedsBroker.
+    """
     bundle = _choose_bundle(txn, namespace, text, bundle_type)
     if algorithm not in ALGORITHMS:
         raise InvalidValue(
@@ -632,7 +650,7 @@ def _choose_bundle(txn: Txn, namespace: NamespaceName, text: str | None, kind: s
 
 
 # -- dynamic config ----------------------------------------------------------------------------------------------------
-# Setting and forgetting dynamic settings of brokers (upstream ``BrokersBase`` and ``BrokerService``, 4.0.8).
+# Setting and deleting dynamic settings of brokers (upstream ``BrokersBase`` and ``BrokerService``, 4.0.8).
 
 
 _PACKAGE = "org.apache.pulsar.broker.loadbalance."
@@ -707,7 +725,7 @@ ACTIONS = ("produce", "consume", "functions", "sources", "sinks", "packages")
 
 
 class Grant(Struct, frozen=True):
-    """The actions that a role is allowed, in place of its former ones; none removes the role. Raises InvalidValue."""
+    """The actions to allow a role, replacing those it had; () removes the role. Raises InvalidValue."""
 
     role: str
     actions: Sequence[str] = ()
@@ -719,7 +737,7 @@ class Grant(Struct, frozen=True):
 
 
 def plan_anti_affinity(txn: Txn, namespace: NamespaceName, group: str | None, now_ms: int) -> Plan:
-    """Plan putting a namespace into an anti-affinity group, None: into none; raises MetadataCorrupt."""
+    """Plan putting a namespace into an anti-affinity group, or out of its group if None; raises MetadataCorrupt."""
     command = f"namespaces {'delete' if group is None else 'set'}-anti-affinity-group"
     return _plan_local(txn, command, namespace, resources.ANTI_AFFINITY, group, now_ms)
 
@@ -727,7 +745,10 @@ def plan_anti_affinity(txn: Txn, namespace: NamespaceName, group: str | None, no
 def plan_bookie_affinity(
     txn: Txn, namespace: NamespaceName, primary: str | None, secondary: str | None, now_ms: int
 ) -> Plan:
-    """Plan the groups of bookies that store a namespace's data, with ``primary`` None: all; raises NamespaceNotFound, MetadataCorrupt."""
+    """Plan setting the bookie groups that store a namespace's data; ``primary`` None allows all bookies.
+
+    Raises NamespaceNotFound, MetadataCorrupt.
+    """
     resources.read_policies(txn, namespace, "Namespace not found")
     command = f"namespaces {'delete' if primary is None else 'set'}-bookie-affinity-group"
     groups = {"bookkeeperAffinityGroupPrimary": primary, "bookkeeperAffinityGroupSecondary": secondary}
@@ -741,7 +762,7 @@ def plan_migrated(txn: Txn, namespace: NamespaceName, migrated: bool, now_ms: in
 
 
 def _plan_local(txn: Txn, command: str, namespace: NamespaceName, key: str, value: object, now_ms: int) -> Plan:
-    """Plan setting a key of a namespace's local policies, None: removing it; they are created if missing, as upstream does."""
+    """Plan setting, or removing if ``value`` is None, a key of a namespace's local policies, creating them if missing."""
     path = resources.local_policies_path(namespace)
     stored = resources.find_json(txn, path)
     if stored is None:
@@ -765,7 +786,7 @@ def _plan_key(
     after: JsonObject,
     now_ms: int,
 ) -> Plan:
-    """Plan that the node at ``path`` becomes ``after``; reports show one key of it."""
+    """Plan setting the node at ``path`` to ``after``; the report shows only ``key``."""
     step = put_value_step(txn, path, encode_json_object(after), now_ms)
     steps = () if after == resources.find_json(txn, path) else (step,)
     part = ChangePart(namespace=str(namespace), before={key: before.get(key)}, after={key: after.get(key)})
@@ -792,8 +813,10 @@ CLEAR_PROPERTIES = "namespaces clear-properties"
 def plan_properties(
     txn: Txn, command: str, namespace: NamespaceName, given: Mapping[str, str | None], now_ms: int
 ) -> Plan:
-    """Plan setting a namespace's properties, those of None: removing them; ``CLEAR_PROPERTIES`` also removes all others. Raises
-    NamespaceNotFound."""
+    """Plan setting properties of a namespace, removing those with value None; ``CLEAR_PROPERTIES`` removes all others too.
+
+    Raises NamespaceNotFound.
+    """
     found = resources.read_policies(txn, namespace)
     old = {} if command == CLEAR_PROPERTIES else found.get("properties") or {}
     after = {**found, "properties": {key: one for key, one in {**old, **given}.items() if one is not None}}
@@ -804,14 +827,14 @@ def plan_properties(
 
 
 def plan_permission(txn: Txn, command: str, namespace: NamespaceName, grant: Grant, now_ms: int) -> Plan:
-    """Plan granting or revoking in a namespace; raises NamespaceNotFound."""
+    """Plan granting or revoking a role's permissions on a namespace; raises NamespaceNotFound."""
     found = resources.read_policies(txn, namespace, _NO_NAMESPACE)
     roles = _granted(_rights(found, "namespace_auth"), grant)
     return _plan_rights(txn, command, namespace, found, "namespace_auth", roles, now_ms)
 
 
 def plan_topic_permission(txn: Txn, command: str, topic: TopicName, grant: Grant, now_ms: int) -> Plan:
-    """Plan granting or revoking on a topic; raises TopicNotFound, NamespaceNotFound."""
+    """Plan granting or revoking a role's permissions on a topic; raises TopicNotFound, NamespaceNotFound."""
     _check_topic(txn, topic)
     found = resources.read_policies(txn, topic.namespace, _NO_NAMESPACE)
     topics, name = _rights(found, "destination_auth"), str(topic)
@@ -837,7 +860,7 @@ def _granted(roles: JsonObject, grant: Grant) -> JsonObject:
 
 
 def _rights(policies: JsonObject, key: str) -> JsonObject:
-    """Return what a namespace's policies allow under ``key``."""
+    """Return the permissions under ``key`` of ``auth_policies``, {} if there are none."""
     rights: JsonObject = (policies.get("auth_policies") or {}).get(key) or {}
     return rights
 
@@ -845,7 +868,7 @@ def _rights(policies: JsonObject, key: str) -> JsonObject:
 def _plan_rights(
     txn: Txn, command: str, namespace: NamespaceName, found: JsonObject, key: str, rights: JsonObject, now_ms: int
 ) -> Plan:
-    """Plan that a namespace whose policies are ``found`` allows ``rights`` under ``key``."""
+    """Plan setting the permissions under ``key`` of ``auth_policies`` to ``rights``; ``found``: the present policies."""
     after = {**found, "auth_policies": {**(found.get("auth_policies") or {}), key: rights}}
     return _plan_key(txn, command, namespace, namespace.policies_path, "auth_policies", found, after, now_ms)
 
@@ -853,7 +876,7 @@ def _plan_rights(
 def plan_grant_subscription(
     txn: Txn, namespace: NamespaceName, subscription: str, roles: Sequence[str], now_ms: int
 ) -> Plan:
-    """Plan that only ``roles`` may use a subscription of a namespace; raises NamespaceNotFound."""
+    """Plan restricting a subscription of a namespace to ``roles``; raises NamespaceNotFound."""
     found = resources.read_policies(txn, namespace, "")
     after = {**_rights(found, _SUBSCRIPTIONS), subscription: hash_order(roles)}
     command = "namespaces grant-subscription-permission"
@@ -861,7 +884,7 @@ def plan_grant_subscription(
 
 
 def plan_revoke_subscription(txn: Txn, namespace: NamespaceName, subscription: str, role: str, now_ms: int) -> Plan:
-    """Plan revoking a role's right to a subscription; raises NamespaceNotFound, and ResourceNotFound if no role has it."""
+    """Plan revoking a role's access to a subscription; raises NamespaceNotFound, and ResourceNotFound if unrestricted."""
     found = resources.read_policies(txn, namespace)
     auth = _rights(found, _SUBSCRIPTIONS)
     if subscription not in auth:
@@ -877,7 +900,10 @@ _SUBSCRIPTIONS = "subscription_auth_roles"
 
 
 def read_permissions(txn: Txn, namespace: NamespaceName, topic: TopicName | None = None) -> dict[str, list[str]]:
-    """Return the actions of each role in a namespace, with ``topic`` also those on the topic; raises NamespaceNotFound, MetadataCorrupt."""
+    """Return role → allowed actions in a namespace, with ``topic`` also those on the topic.
+
+    Raises NamespaceNotFound, MetadataCorrupt.
+    """
     found = resources.read_policies(txn, namespace)
     permissions = {role: list(actions) for role, actions in _rights(found, "namespace_auth").items()}
     if topic is not None:
@@ -887,13 +913,13 @@ def read_permissions(txn: Txn, namespace: NamespaceName, topic: TopicName | None
 
 
 def read_topic_permissions(txn: Txn, topic: TopicName) -> dict[str, list[str]]:
-    """Return each role's actions on a topic and in its namespace; raises TopicNotFound, NamespaceNotFound, MetadataCorrupt."""
+    """Return role → allowed actions on a topic and its namespace; raises TopicNotFound and as ``read_permissions``."""
     _check_topic(txn, topic)
     return read_permissions(txn, topic.namespace, topic)
 
 
 def read_subscription_permissions(txn: Txn, namespace: NamespaceName) -> dict[str, list[str]]:
-    """Return the roles of each subscription of a namespace; raises NamespaceNotFound, MetadataCorrupt."""
+    """Return restricted subscription → roles that may use it; raises NamespaceNotFound, MetadataCorrupt."""
     auth = _rights(resources.read_policies(txn, namespace), _SUBSCRIPTIONS)
     return {name: hash_order(auth[name]) for name in hash_order(auth)}
 
@@ -913,7 +939,7 @@ def _check_tenant_clusters(txn: Txn, namespace: NamespaceName, clusters: Sequenc
 
 
 def _with_deleter(policies: JsonObject) -> JsonObject:
-    """Return policies with the one cluster that may delete the namespace, which a broker stores beside its clusters."""
+    """Return policies with ``clusterThatCanDeleteNamespace``, which a broker sets if the namespace has one cluster only."""
     clusters: Sequence[str] = policies.get("replication_clusters") or ()
     allowed: Sequence[str] = policies.get("allowed_clusters") or ()
     left = {key: value for key, value in policies.items() if key != _DELETER}

@@ -1,4 +1,4 @@
-"""Scalable topics created and deleted, as a controller's metadata has them.
+"""Creating and deleting scalable topics in the metadata, as a broker's controller does.
 
 Upstream (5.0.1): ``ScalableTopics.createScalableTopic`` and ``deleteScalableTopic``, ``ScalableTopicController.createInitialMetadata``. A
 segment that is created here has no ledger yet: a broker creates one when it loads the segment.
@@ -37,7 +37,7 @@ Json = dict[str, Any]  # Any: JSON
 def plan_create_scalable(
     reader: EntryReader, name: TopicName, segments: int, properties: Mapping[str, str], now_ms: int
 ) -> Plan:
-    """Plan creating a scalable topic with this many segments; raises AlreadyExists, NamespaceNotFound, InvalidValue."""
+    """Plan creating a scalable topic of ``segments`` segments; raises AlreadyExists, NamespaceNotFound, InvalidValue."""
     if not 1 <= segments <= _SEGMENTS_MAX:
         raise InvalidValue(
             "numInitialSegments must be >= 1"
@@ -83,7 +83,7 @@ def plan_create_scalable(
 
 
 def _regular(name: TopicName) -> TopicName:
-    """Return the persistent topic of the same name, which has the same schema."""
+    """Return the persistent topic of the same name, which shares the schema."""
     return TopicName(name.namespace, name.local_name, PERSISTENT)
 
 
@@ -93,7 +93,7 @@ def _is_there(txn: Txn, regular: TopicName) -> bool:
 
 
 def _active(segment_id: int, start: int, end: int, segments: int, now_ms: int) -> Json:
-    """Return a new segment in the order of upstream's members (``SegmentInfo``, ``EntryBucketSplits.equalWidth``)."""
+    """Return a new active segment with upstream's keys in order (``SegmentInfo``, ``EntryBucketSplits.equalWidth``)."""
     buckets = min(max(1, _BUCKETS // segments), _HASHES)
     return {
         "segmentId": segment_id,

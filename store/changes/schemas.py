@@ -1,4 +1,4 @@
-"""Registering and deleting schemas as a broker does: an entry in a ledger of its own, and the locator that lists it.
+"""Registering and deleting schemas as a broker does: each version is a ledger of one entry that the locator lists.
 
 Upstream: ``SchemaRegistryServiceImpl``, ``BookkeeperSchemaStorage``, ``SchemaCompatibilityStrategy`` (Pulsar 4.0.8).
 """
@@ -55,7 +55,7 @@ BROKER_DEFAULT = "FULL"
 
 
 class NewSchema(Struct, frozen=True):
-    """A schema to register: upstream's ``PostSchemaPayload``."""
+    """A schema to register (upstream's ``PostSchemaPayload``)."""
 
     type: str
     definition: bytes
@@ -63,12 +63,12 @@ class NewSchema(Struct, frozen=True):
 
     @property
     def number(self) -> int:
-        """The number that the type is stored as."""
+        """The number under which the schema's type is stored."""
         return TYPE_NUMBERS[self.type]
 
 
 def parse_schema(data: bytes | Mapping[str, Any], where: str) -> NewSchema:  # Any: JSON
-    """Return the schema in the JSON file that ``schemas upload`` takes; raises InvalidValue."""
+    """Return the schema in ``data``, the JSON that ``schemas upload`` reads; raises InvalidValue."""
     try:
         schema = data if isinstance(data, Mapping) else json.loads(data)
         kind, definition = str(schema["type"]), schema.get("schema") or ""
@@ -90,7 +90,7 @@ def parse_schema(data: bytes | Mapping[str, Any], where: str) -> NewSchema:  # A
 
 
 def read_schema(path: Path | str) -> NewSchema:
-    """Return the schema in a file that ``schemas upload`` takes; raises InvalidValue."""
+    """Return the schema in a file for ``schemas upload``; raises InvalidValue."""
     try:
         return parse_schema(read_file(Path(path)), str(path))
     except FileNotFoundError as error:
@@ -100,7 +100,7 @@ def read_schema(path: Path | str) -> NewSchema:
 
 
 def _check_definition(schema: ValueSchema) -> None:
-    """Raise InvalidValue for a definition that its type does not have (upstream ``SchemaDataValidator``)."""
+    """Raise InvalidValue for a definition that does not fit the schema's type (upstream ``SchemaDataValidator``)."""
     kind = schema.type_name
     if kind in _STRUCTURED:
         _parsed(schema.definition, kind)
@@ -110,7 +110,7 @@ def _check_definition(schema: ValueSchema) -> None:
 
 
 def _pair(definition: str) -> bytes:
-    """Return the definitions of key and value as they are stored (upstream ``convertKeyValueDataStringToSchemaInfoSchema``)."""
+    """Return the stored form of a key-value definition (upstream ``convertKeyValueDataStringToSchemaInfoSchema``)."""
     try:
         pair = json.loads(definition)
         key, value = (
@@ -134,7 +134,7 @@ def _parsed(definition: bytes, kind: str) -> Any:  # Any: a definition of AVRO
 
 
 def compatibility_strategy(txn: Txn, name: TopicName) -> str:
-    """Return the compatibility strategy of the topic's policies, otherwise of its namespace; UNDEFINED is a broker's default."""
+    """Return the compatibility strategy of the topic, otherwise of its namespace; UNDEFINED means the broker's default."""
     events = find_policy_events(txn, name.namespace)
     own = "" if events is None else events.local.get(name.base, {}).get("schemaCompatibilityStrategy")
     if own and own != _UNDEFINED:
@@ -182,7 +182,10 @@ _DELETE = ChangeKind("schemas delete", "delete the schemas of {place}")
 
 
 def plan_upload(reader: EntryReader, name: TopicName, new: NewSchema, now_ms: int) -> Plan | WritingPlan:
-    """Plan registering a schema version; an existing version is not written. Raises NamespaceNotFound, Refused."""
+    """Plan registering a schema; one that is already registered is not written again.
+
+    Raises NamespaceNotFound, Refused.
+    """
     check_namespace(reader.txn, name.namespace)
     for version, entry in live_versions(reader, name):
         if entry.type == new.number and _same_definition(entry, new):
@@ -200,7 +203,7 @@ def _same_definition(entry: SchemaEntry, new: NewSchema) -> bool:
 
 
 def plan_delete_schema(txn: Txn, name: TopicName, force: bool, now_ms: int) -> Plan | WritingPlan:
-    """Plan a version that marks a topic's schema as deleted; with ``force``, delete all versions and their ledgers.
+    """Plan adding a version that marks a topic's schema as deleted or, with ``force``, deleting all versions and ledgers.
 
     Raises Refused if a topic of a newer Pulsar shares the schema.
     """

@@ -1,4 +1,6 @@
-"""Making and removing subscriptions (upstream ``PersistentTopicsBase.internalCreateSubscription``, ``PersistentTopic.unsubscribe``)."""
+"""Creating and removing subscriptions, and their properties.
+
+Upstream: ``PersistentTopicsBase.internalCreateSubscription``, ``PersistentTopic.unsubscribe``."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -40,7 +42,7 @@ from pulsar_admin.store.policies.retention import freed_ledgers, read_mark_delet
 
 
 class NewSubscription(Struct, frozen=True):
-    """A subscription to make: where it starts, whether clusters share its position, its properties."""
+    """A subscription to create: its start position, whether its position is replicated to other clusters, its properties."""
 
     name: str
     start: Position
@@ -49,15 +51,15 @@ class NewSubscription(Struct, frozen=True):
 
     @property
     def long_properties(self) -> dict[str, int]:
-        """Upstream's properties of the cursor's position."""
+        """The LongProperties that upstream stores with the cursor's position."""
         return {REPLICATED_PROPERTY: 1} if self.replicated else {}
 
 
 def plan_create(reader: EntryReader, topics: Sequence[Topic], new: NewSubscription, now_ms: int) -> Plan:
     """Plan creating a subscription on topics, all or none.
 
-    Raises AlreadyExists, LedgerNotFound, EntryNotFound (no entry at its start), and InvalidValue for a reserved name or property and a
-    start that is in one of several topics.
+    Raises AlreadyExists, LedgerNotFound, EntryNotFound (no entry at the start), Refused and InvalidValue as
+    ``check_new``, and InvalidValue for a start other than earliest and latest on several topics.
     """
     check_new(new)
     if new.start not in (EARLIEST, LATEST) and len(topics) > 1:
@@ -92,7 +94,7 @@ def creation_part(reader: EntryReader, topic: Topic, new: NewSubscription, state
 
 
 def check_new(new: NewSubscription) -> None:
-    """Raise InvalidValue or Refused for a name or property that a broker reserves."""
+    """Raise InvalidValue for an empty name or a reserved property, Refused for the name of one of the broker's own cursors."""
     if not new.name:
         raise InvalidValue("a subscription needs a name", value=new.name)
     if new.name in (COMPACTION_CURSOR, DEDUP_CURSOR) or new.name.startswith(REPLICATOR_PREFIX):
@@ -117,7 +119,7 @@ UNSUBSCRIBE_NAMESPACE = ChangeKind("namespaces unsubscribe", UNSUBSCRIBE.words)
 def plan_unsubscribe(
     reader: EntryReader, kind: ChangeKind, cursors: Iterable[tuple[Topic, Cursor]], now_ms: int, *, force: bool = False
 ) -> Plan:
-    """Plan removing subscriptions, all or none; a broker's own are refused unless ``force``."""
+    """Plan removing subscriptions, all or none; raises Refused for the broker's own cursors, unless ``force``."""
     steps: list[Step] = []
     parts: list[ChangePart] = []
     for topic, cursor in cursors:
@@ -148,7 +150,7 @@ def _removal_part(reader: EntryReader, topic: Topic, cursor: Cursor, now_ms: int
 
 
 def own_ledgers(cursor: Cursor) -> tuple[int, ...]:
-    """Return the ledgers that nothing references once the cursor is deleted: its own, its delayed buckets, its compacted view."""
+    """Return the ledgers that only the cursor references: its cursor ledger, delayed buckets and compacted ledger."""
     ledgers = [cursor.info.cursors_ledger_id] if cursor.info.is_in_ledger else []
     properties = cursor.info.cursor_properties
     buckets = (parse_integer(value) for key, value in properties.items() if key.startswith(BUCKET_PREFIX))
@@ -163,7 +165,10 @@ def own_ledgers(cursor: Cursor) -> tuple[int, ...]:
 def plan_subscription_properties(
     reader: EntryReader, properties: Mapping[str, str], cursors: Iterable[tuple[Topic, Cursor]], now_ms: int
 ) -> Plan:
-    """Plan replacing the properties of subscriptions; those of the broker stay. Raises InvalidValue for a reserved name."""
+    """Plan replacing the properties of subscriptions, except the broker's own.
+
+    Raises InvalidValue for a reserved name.
+    """
     _check_properties(properties)
     steps, parts = [], []
     for topic, cursor in cursors:

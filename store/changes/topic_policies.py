@@ -1,7 +1,8 @@
-"""Setting the policies of topics: one event per topic at the end of its namespace's ``__change_events``, as a broker appends it.
+"""Setting the policies of topics: an event per topic is appended to its namespace's ``__change_events``, as a broker does.
 
-Upstream: ``SystemTopicBasedTopicPoliciesService.sendTopicPolicyEventInternal`` (Pulsar 4.0.8). That topic is created with its schema
-if it does not exist. In a store with nodes below ``/admin/topic-policies`` and no events, the node is written instead.
+Upstream: ``SystemTopicBasedTopicPoliciesService.sendTopicPolicyEventInternal`` (Pulsar 4.0.8). ``__change_events`` is
+created with its schema if it does not exist. In a store with nodes below ``/admin/topic-policies`` and no events, the
+node is written.
 """
 
 from __future__ import annotations
@@ -74,9 +75,9 @@ _NODES = ("/admin/topic-policies/local", "/admin/topic-policies/global")
 
 
 class TopicChange(Struct, frozen=True):
-    """One topic's policies before and after. ``events``: the topic that gets its event; None if its node is written instead.
+    """One topic's policies before and after. ``events``: the topic that the event is appended to; None if a node is written.
 
-    ``deletes``: all policies are deleted.
+    ``deletes``: whether all policies are deleted.
     """
 
     topic: TopicName
@@ -89,7 +90,7 @@ class TopicChange(Struct, frozen=True):
 
     @property
     def changes(self) -> bool:
-        """Whether anything does."""
+        """Whether any policy differs."""
         return _set(self.before) != _set(self.after)
 
     @property
@@ -98,7 +99,7 @@ class TopicChange(Struct, frozen=True):
         return bool(self.after.get("isGlobal"))
 
     def part(self, job: PolicyJob, position: Position | None = None, size_bytes: int = 0) -> ChangePart:
-        """Return the report of this change; ``position`` is that of the event, once written."""
+        """Return the report of this change; ``position`` and ``size_bytes``: of the event, once written."""
         return PolicyPart(
             topic=str(self.topic),
             before=job.shown(self.before),
@@ -114,7 +115,7 @@ def _set(fields: policies.JsonObject) -> policies.JsonObject:
 
 
 def _read_changes(txn: Txn, names: Iterable[TopicName], job: PolicyJob) -> list[TopicChange]:
-    """Return each topic's change by ``job``, partitions of one topic together.
+    """Return the change that ``job`` makes to each topic; partitions count as their one topic.
 
     Raises TopicNotFound, MetadataCorrupt, Refused, InvalidValue.
     """
@@ -176,7 +177,7 @@ def _event_topic(txn: Txn, name: TopicName, is_global: bool) -> TopicName:
 
 
 def _local_cluster(txn: Txn, namespace: NamespaceName) -> str:
-    """Return the cluster the store comes from: policies of this cluster name it, so that they are replicated to no other."""
+    """Return the cluster of the store's data; local policies name it, so that they are not replicated to other clusters."""
     cluster = find_cluster(txn, namespace)
     if cluster is None:
         raise unknown_cluster(namespace)
@@ -193,7 +194,7 @@ def _node_path(name: TopicName, is_global: bool) -> str:
 def plan_changes(
     txn: Txn, selection: TopicSelection, job: PolicyJob, interceptors: tuple[str, ...] | None, now_ms: int
 ) -> Plan | WritingPlan:
-    """Plan a policy job on the topics that are meant as one change; raises as ``_read_changes``.
+    """Plan a policy job on the selected topics as one change; raises as ``_read_changes``.
 
     ``interceptors`` are described at ``apply_changes``.
     """
@@ -213,11 +214,10 @@ def plan_changes(
 def apply_changes(
     store: Store, names: Iterable[TopicName], job: PolicyJob, now_ms: int, interceptors: tuple[str, ...] | None = None
 ) -> ChangeReport | None:
-    """Write a policy job on topics into a store (open for writing) as one change; return its report, None without a
-    change.
+    """Apply a policy job on topics as one change and return its report, None if nothing changes.
 
-    ``interceptors`` are those of the broker that reads the events; None: those that wrote the last event. Raises as
-    ``_read_changes``, EntryCorrupt for an invalid schema, StalePlan, DiskFull.
+    ``store`` is open for writing. ``interceptors``: those of the broker that will read the events; None: those that
+    wrote the last event. Raises as ``_read_changes``, EntryCorrupt for an invalid schema, StalePlan, DiskFull.
     """
     with open_reader(store) as reader:
         changes = [change for change in _read_changes(reader.txn, names, job) if change.changes]
@@ -232,9 +232,9 @@ def apply_changes(
 
 
 class _Batch(Struct, frozen=True):
-    """The events that go to one topic. ``schema``: the definition to register, None when the topic has one.
+    """The events to append to one topic. ``schema``: the definition to register, None if the topic has one.
 
-    ``properties``: those of the topic's ManagedLedgerInfo that its interceptors need.
+    ``properties``: the properties of ManagedLedgerInfo that the interceptors maintain.
     """
 
     events: TopicName
@@ -245,7 +245,7 @@ class _Batch(Struct, frozen=True):
     now_ms: int
 
     def ledgers(self) -> Iterator[tuple[LedgerSpec, list[Payload]]]:
-        """Yield the ledgers to write: the events', and that of a schema to register."""
+        """Yield the ledgers to write: the one of the events, and one for the schema if it is to be registered."""
         yield LedgerSpec(topic_claims(self.events)), list(self.payloads)
         if self.schema is not None:
             entry = SchemaEntry(
@@ -262,9 +262,9 @@ class _Batch(Struct, frozen=True):
 
 
 def _by_events(changes: list[TopicChange]) -> Iterator[tuple[TopicName, list[TopicChange]]]:
-    """Yield (events topic, the changes that go there)."""
-    told = [(change.events, change) for change in changes if change.events is not None]
-    for events, group in groupby(sorted(told, key=lambda one: one[0]), key=lambda one: one[0]):
+    """Yield (events topic, the changes whose events are appended to it)."""
+    pairs = [(change.events, change) for change in changes if change.events is not None]
+    for events, group in groupby(sorted(pairs, key=lambda pair: pair[0]), key=lambda pair: pair[0]):
         yield events, [change for _, change in group]
 
 
@@ -297,7 +297,7 @@ def _message(change: TopicChange, schema: policyevent.AvroSchema, sequence_id: i
 
 
 def _interceptors(reader: EntryReader, events: TopicName) -> tuple[str, ...]:
-    """Return the interceptors that wrote the last event, so that indexes continue as a broker expects."""
+    """Return the interceptors that wrote the last event: indexes must continue after it, as a broker expects."""
     if find_node(reader.txn, events.path) is None:
         return ()
     broker = last_broker_entry(reader, read_topic(reader.txn, events))
@@ -319,8 +319,9 @@ def forget_policies(
     *,
     force: bool = False,
 ) -> Plan | WritingPlan:
-    """Return ``plan``, which deletes topics, extended by the removal of their policies as brokers do it: nodes are
-    deleted, and events without a value are written.
+    """Return ``plan``, which deletes topics, extended by the removal of their policies as a broker does it.
+
+    Nodes are deleted, and events without a value are written.
 
     ``interceptors`` are described at ``apply_changes``. With ``force``, unreadable policies stay. Raises
     MetadataCorrupt, Refused.
@@ -365,7 +366,7 @@ _DELETE = ChangeKind("topicPolicies delete", "delete the policies of {place}")
 def plan_delete(
     txn: Txn, selection: TopicSelection, interceptors: tuple[str, ...] | None, now_ms: int
 ) -> Plan | WritingPlan:
-    """Plan deleting all policies, local and global, of the topics that are meant, also of deleted ones that are named.
+    """Plan deleting all policies, local and global, of the selected topics, including deleted topics given by name.
 
     Raises as ``forget_policies``.
     """
@@ -378,7 +379,7 @@ def plan_delete(
 
 
 def _forgotten(txn: Txn, name: TopicName) -> Iterator[TopicChange]:
-    """Yield the changes that remove a topic's local and global policies from its namespace's events."""
+    """Yield the changes whose events delete a topic's local and global policies; none if events do not have any."""
     events = find_policy_events(txn, name.namespace)
     if events is None or (name not in events.local and name not in events.global_):
         return
@@ -409,7 +410,7 @@ def _plan(
 
 
 def _batch_steps(txn: Txn, written: WrittenLedgers, batches: list[_Batch]) -> Iterator[tuple[_Batch, int, list[Step]]]:
-    """Yield each batch, the ledger of its events, and the steps that list what was written for it."""
+    """Yield (batch, ledger id of its events, steps that add its ledgers to the topic's list and the schema locator)."""
     rest = iter(written.ledgers)
     for batch in batches:
         ledger = next(rest)

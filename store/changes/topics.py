@@ -1,5 +1,5 @@
-"""Creating topics and partitions, with their properties, in the metadata as a broker does (Pulsar 4.0.8); and writing publish times of
-their ledgers there (PIP-345), ``store annotate``.
+"""Creating topics and partitions, with their properties, in the metadata as a broker does (Pulsar 4.0.8); and writing
+their ledgers' publish times there (PIP-345, ``store annotate``).
 
 Upstream: ``PersistentTopicsBase``, ``AdminResource.internalCreatePartitionedTopic``. A topic created here has no ledger yet: a broker
 creates one when it loads the topic, as it does for its own partitions that no client has opened.
@@ -58,8 +58,9 @@ _SHOWN = 10
 def plan_topic(
     reader: EntryReader, name: TopicName, partitions: int | None, properties: Properties, now_ms: int
 ) -> Plan:
-    """Plan creating a topic, partitioned unless ``partitions`` is None; raises AlreadyExists, NamespaceNotFound,
-    InvalidValue (a partition of a topic that is not partitioned).
+    """Plan creating a topic, partitioned unless ``partitions`` is None.
+
+    Raises AlreadyExists, NamespaceNotFound, and InvalidValue for a partition of a topic that is not partitioned.
     """
     kind = ChangeKind("topics create", "create {place}")
     if partitions is not None:
@@ -68,13 +69,13 @@ def plan_topic(
 
 
 def warned_of_lost(reader: EntryReader, plan: Plan) -> Plan:
-    """Return ``plan`` with a warning for each topic, or namespace's topics, that it creates although data of lost ones remain."""
+    """Return ``plan`` with warnings about topics and namespaces that it creates although lost ones of that name left data."""
     warnings = lost_warnings(reader, {step.key for step in plan.steps if step.before is None})
     return replace(plan, warnings=(*plan.warnings, *warnings)) if warnings else plan
 
 
 def lost_warnings(reader: EntryReader, created: Set[bytes]) -> tuple[str, ...]:
-    """Return the warnings about what is lost and would be created: ``created`` has the keys of new metadata nodes."""
+    """Return warnings about lost topics and namespaces among those whose nodes, with the keys ``created``, are created."""
     if not created:
         return ()
     try:
@@ -105,7 +106,7 @@ def lost_warnings(reader: EntryReader, created: Set[bytes]) -> tuple[str, ...]:
 
 
 def _is_under(lost: TopicName, created: Set[bytes]) -> bool:
-    """Whether the nodes that are ``created`` are those of a topic, or of its partitioned or scalable topic, or of its namespace."""
+    """Whether ``created`` has the node of the topic, of its partitioned or scalable topic, or of its namespace."""
     paths = (lost.path, lost.partitioned_path, lost.scalable_path, lost.namespace.policies_path)
     return not created.isdisjoint(map(tree_key, paths))
 
@@ -169,7 +170,7 @@ def _plan_partitioned(
 
 
 def _adopted(txn: Txn, there: Sequence[TopicName], partitions: int) -> Iterator[str]:
-    """Yield warnings: existing topics that become partitions of the new topic, and what a broker logs about them."""
+    """Yield warnings about existing topics that become partitions of the new topic, with a broker's log message."""
     if not there:
         return
     entries, subscriptions = 0, set[str]()
@@ -196,7 +197,7 @@ def _adopted(txn: Txn, there: Sequence[TopicName], partitions: int) -> Iterator[
 
 
 def plan_missing_partitions(reader: EntryReader, name: TopicName, now_ms: int) -> Plan:
-    """Plan creating missing partitions; raises TopicNotFound unless the topic is partitioned."""
+    """Plan creating a topic's missing partitions; raises TopicNotFound unless it is partitioned."""
     txn = reader.txn
     count = read_partitioned(txn, name).partitions
     if not count:
@@ -307,7 +308,10 @@ def _copied_subscriptions(
 
 
 def read_properties(txn: Txn, name: TopicName) -> Properties:
-    """Return the properties of a topic or partitioned topic in a broker's order; raises TopicNotFound."""
+    """Return the properties of a topic or partitioned topic in the order in which a broker returns them.
+
+    Raises TopicNotFound.
+    """
     partitioned = read_partitioned(txn, name)
     if partitioned.partitions:
         return partitioned.properties or {}
@@ -315,7 +319,7 @@ def read_properties(txn: Txn, name: TopicName) -> Properties:
 
 
 def plan_properties(txn: Txn, name: TopicName, given: Properties | Collection[str], now_ms: int) -> Plan:
-    """Plan setting properties of a topic, or removing those with the given keys; the others stay. Raises TopicNotFound, MetadataCorrupt."""
+    """Plan setting or removing properties of a topic and keeping the others; raises TopicNotFound, MetadataCorrupt."""
     verb = "update" if isinstance(given, Mapping) else "remove"
     kind = ChangeKind(f"topics {verb}-properties", f"{verb} properties of {{place}}")
 
@@ -344,10 +348,10 @@ def plan_properties(txn: Txn, name: TopicName, given: Properties | Collection[st
 
 
 def plan_coordinators(reader: EntryReader, count: int, now_ms: int) -> Plan:
-    """Plan ``count`` transaction coordinators: partitions, without nodes, of the topic that assigns them; raises
-    InvalidValue, Refused.
+    """Plan raising the number of transaction coordinators to ``count``; raises InvalidValue, Refused.
 
-    Upstream: ``TransactionsBase.internalScaleTransactionCoordinators``.
+    They are the partitions, without nodes of their own, of the topic that assigns coordinators. Upstream:
+    ``TransactionsBase.internalScaleTransactionCoordinators``.
     """
     if count <= 0:
         raise InvalidValue("Number of transaction coordinators must be more than 0", value=count)
@@ -366,7 +370,7 @@ def plan_coordinators(reader: EntryReader, count: int, now_ms: int) -> Plan:
 
 
 def plan_annotate(txn: Txn, names: Iterable[TopicName], form: Form, now_ms: int) -> Plan:
-    """Plan writing first and last publish time in ``form`` on every closed ledger whose entries are all present.
+    """Plan writing the first and last publish time, in ``form``, of every closed ledger whose entries are all present.
 
     Raises InvalidValue, MetadataCorrupt, IndexCorrupt.
     """

@@ -1,5 +1,5 @@
-"""A topic's compacted view: reading it, its last message, its time search, making it and checking it (pulsar.md §4).
+"""A topic's compacted view: reading it, finding its last message or a time in it, making and checking it (pulsar.md §4).
 
-``view`` reads, ``last_id`` answers for the last message, ``status`` sums up; ``keys`` and ``compactor`` make a new compacted
-ledger, ``verify`` checks one.
+``reading`` reads the view, ``last_id`` finds its last message, ``status`` sums it up; ``keys`` and ``compactor`` make a
+new compacted ledger, ``verify`` checks one.
 """

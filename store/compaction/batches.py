@@ -1,7 +1,7 @@
-"""The messages that compaction works on, in bounded memory: those of the compacted ledger so far, then the topic's later ones.
+"""The input of a compaction, in bounded memory: the messages of the present compacted ledger, then the topic's later ones.
 
-A broker's compactor reads with read-compacted too, so what an earlier compaction kept is input again, and ledgers that were
-trimmed since are not missed.
+A broker's compactor also reads with read-compacted, so messages that an earlier compaction kept are input again, even
+if their ledgers were trimmed since.
 """
 
 from __future__ import annotations
@@ -85,10 +85,10 @@ class MessageBatch(Struct):
 class MessageSource(Struct):
     """The input of a compaction: the entries of the view's ledger (None: no view), then parts of the topic.
 
-    ``transactions`` gives the outcomes for the topic's part, if its entries need them; ``transactional``: they will.
-    With ``skip_damaged`` unreadable entries are skipped and counted in ``damaged``; without it EntryCorrupt is raised
-    at the end of the part. ``encrypted_by_key``: an encrypted batch is one message with the entry's key, as brokers
-    treat it. ``rule``: the meaning of a null value. ``as_is``: compacted batches whose indexes contradict them are
+    ``transactions`` returns the outcomes of the topic's transactions and is called if an entry belongs to one;
+    ``transactional``: some do. With ``skip_damaged`` unreadable entries are skipped and added to ``damaged``; without
+    it EntryCorrupt is raised at the end of the part. ``encrypted_by_key``: an encrypted batch is one message with the
+    entry's key, as brokers treat it. ``rule``: the rule for null values. ``as_is``: damaged compacted entries are
     returned anyway.
     """
 
@@ -103,16 +103,16 @@ class MessageSource(Struct):
     as_is: bool = False
     damaged: list[errors.StoreError] = field(default_factory=list)
     lost: int = 0
-    _before: tuple[int, int] = (-1, -1)  # where the compacted entry was that came last
+    _before: tuple[int, int] = (-1, -1)  # original (ledger, entry) of the last compacted entry
 
     def batches(self) -> Iterator[MessageBatch]:
-        """Yield the messages in order; the same ones every time."""
+        """Yield the messages in order; every call yields the same."""
         for scan, compacted in self.scans():
             for entries in scan.batches():
                 yield from self.exploded(entries, compacted)
 
     def scans(self) -> Iterator[tuple[EntryScan, bool]]:
-        """Yield (scan, whether it is of the compacted ledger) in order; each is to be read before the next is asked for."""
+        """Yield (scan, whether of the compacted ledger) in order; read each scan to its end before requesting the next."""
         self.damaged, self.lost = [], 0
         self._before = (-1, -1)
         if self.view is not None:
@@ -120,9 +120,9 @@ class MessageSource(Struct):
         yield from self._scan(self.parts, compacted=False)
 
     def read_again(self, parts: Iterable[Part], *, compacted: bool) -> Iterator[MessageBatch]:
-        """Yield the messages of parts that ``batches`` yielded, read as they are asked for.
+        """Yield the messages of ``parts``, which ``batches`` yielded before; ``parts`` is consumed lazily.
 
-        Raises SourceChanged if one of them can no longer be read.
+        Raises SourceChanged if an entry can no longer be read.
         """
         scan = EntryScan(self.reader, parts)
         self._before, noted = (-1, -1), len(self.damaged)
@@ -136,7 +136,7 @@ class MessageSource(Struct):
             del self.damaged[noted:]
 
     def exploded(self, entries: EntryBatch, compacted: bool) -> Iterator[MessageBatch]:
-        """Yield the messages of entries; an entry of a compacted ledger that is not a compacted entry is skipped, noted or raised."""
+        """Yield the messages of entries; for a damaged entry of a compacted ledger EntryCorrupt is raised or noted."""
         rows = decode_rows(entries, compacted=compacted, encrypted_by_key=self.encrypted_by_key, rule=self.rule)
         if compacted:
             entries, rows = self._without_broken(entries, rows)
@@ -144,7 +144,7 @@ class MessageSource(Struct):
             drop_uncommitted(rows, self.transactions().committed)
         for batch in explode(entries, rows, compacted=compacted):
             if compacted and not self.as_is:
-                # Who listed the messages of a batch could read them.
+                # The writer of the list could read the batch, so the batch is damaged, not merely unknown.
                 for index in np.flatnonzero(contradicts(batch)).tolist():
                     row = batch.rows[index]
                     where = f"compacted ledger entry {batch.stored_ledgers[index]}:{batch.stored_entries[index]}"
@@ -178,7 +178,7 @@ class MessageSource(Struct):
                     ) from error
 
     def _without_broken(self, entries: EntryBatch, rows: Array) -> tuple[EntryBatch, Array]:
-        """Leave out entries of a compacted ledger that do not say whose they are or which messages they hold, or out of order."""
+        """Leave out, and note, a compacted ledger's entries without a readable id or index list, and those out of order."""
         broken = rows["kind"] == kernel.BROKEN
         if not self.as_is:
             broken |= rows["flags"] & kernel.BAD_INDEXES != 0
@@ -216,7 +216,8 @@ class MessageSource(Struct):
 def log_and_view(
     reader: EntryReader, topic: Topic, parts: tuple[Part, ...], view: CompactedView | None, rule: str
 ) -> tuple[MessageSource, MessageSource]:
-    """Return parts of a topic, and its view as it is, to be compared; what is damaged is skipped and counted."""
+    """Return sources of a topic's parts and of its view as stored, for a comparison; damaged entries are skipped and
+    counted."""
     transactions = cache(lambda: read_transactions(reader, topic, None))
     known = has_transactions(reader, topic.name)
     log = MessageSource(reader, None, parts, transactions, skip_damaged=True, transactional=known, rule=rule)
@@ -224,7 +225,7 @@ def log_and_view(
 
 
 def contradicts(batch: MessageBatch) -> Array:
-    """Return a mask of a compacted ledger's entries that list messages they do not hold."""
+    """Return a mask of a compacted ledger's entries whose index list does not match their messages."""
     contradicting: Array = (batch.rows["kind"] == kernel.STRANGE) & (batch.rows["indexes"] > 0)
     return contradicting
 
@@ -240,7 +241,7 @@ def _why_broken(raw: memoryview, where: str) -> errors.EntryCorrupt:
 
 
 def decode_rows(entries: EntryBatch, *, compacted: bool, encrypted_by_key: bool, rule: str) -> Array:
-    """Return kernel.ENTRY of each entry; in a compacted ledger anything but a compacted entry is BROKEN."""
+    """Return a ``kernel.ENTRY`` row per entry; in a compacted ledger anything but a compacted entry is BROKEN."""
     rows = np.empty(len(entries), kernel.ENTRY)
     rows["ledger_id"], rows["entry_id"] = entries.ledger_ids, entries.entry_ids
     kernel.read_entries(entries.data, entries.starts, entries.ends, compacted, True, rows)
@@ -258,7 +259,7 @@ def transactional(rows: Array) -> Array:
 
 
 def drop_uncommitted(rows: Array, committed: Collection[tuple[int, int]]) -> None:
-    """Mark the entries of transactions that readers never get."""
+    """Mark the entries in ``rows`` whose transactions are not in ``committed``: readers never get them."""
     for index in np.flatnonzero(transactional(rows)).tolist():
         row = rows[index]
         txn_id = (int(row["transaction_most"]) % 2**64, int(row["transaction_least"]) % 2**64)
@@ -289,7 +290,7 @@ def _explode(entries: EntryBatch, rows: Array, compacted: bool) -> MessageBatch:
 
 
 def _decompress(data: Array, rows: Array) -> Array:
-    """Decompress batches into one array, and point their spans there; one that cannot be decompressed becomes STRANGE."""
+    """Decompress batches into one array, to which their spans then refer; a batch that cannot be decompressed is STRANGE."""
     view = data.data
     parts: list[bytes | memoryview] = []
     at = 0

@@ -1,14 +1,14 @@
-"""Making a compacted ledger: what it begins with, and its two phases (upstream ``PublishingOrderCompactor``, 4.0.8 and 4.2.4).
+"""Making a compacted ledger: its input and the two phases (upstream ``PublishingOrderCompactor``, 4.0.8 and 4.2.4).
 
-Phase one finds the latest message of every key; a null value deletes its key. Phase two reads what stays again and yields
-the new entries. Entries that cannot be opened, encrypted batches and those that are not messages are kept whole and take no part in
-phase one. Chunks of one message stay or go together: a broker keeps the last of them only.
+Phase one finds the latest message of every key; a null value deletes its key. Phase two reads the entries with such
+messages again and yields the new entries. Encrypted batches and entries that cannot be decoded are kept whole and
+ignored in phase one. All chunks of a message are kept or dropped together, whereas a broker keeps only the last one.
 
-Phase one keeps the places of the entries it saw and how many messages each holds: where all of a piece hold one, as without
-batches, that costs nothing an entry; else four bytes.
+Phase one remembers the places of the entries and the number of messages in each: four bytes per entry, but none for a
+run of entries with one message each.
 
-Forms: ``store.compaction.forms``. In all of them the number of messages in the batch stays what it was, the codec too; the entry's
-checksum is computed anew, its broker metadata is kept.
+Forms: ``store.compaction.forms``. All forms keep the stated number of messages in the batch, the codec and the broker
+metadata, and have a new checksum.
 """
 
 from bisect import bisect_left
@@ -52,9 +52,9 @@ from pulsar_admin.store.scan.places import Part
 
 
 class SourceOptions(Struct, frozen=True):
-    """How to read. ``from_start``: as if the topic had never been compacted; ``encrypted_by_key``: see
-    ``MessageSource``; ``view_only``: nothing after the horizon. ``transactional``: the topic has transactions,
-    whatever the broker's snapshots say."""
+    """What to read. ``from_start``: the whole topic, as if never compacted; ``view_only``: nothing after the horizon;
+    ``transactional``: assume that the topic has transactions even if no broker snapshot shows it. For the others see
+    ``MessageSource``."""
 
     from_start: bool = False
     skip_damaged: bool = False
@@ -65,9 +65,9 @@ class SourceOptions(Struct, frozen=True):
 
 
 class Prepared(Struct, frozen=True):
-    """A topic before compaction. ``horizon``: where the new view will end; ``entries``: how many there are to read, once.
+    """A topic ready for compaction. ``horizon``: the end of the new view; ``entries``: the number of entries of the source.
 
-    ``old_ledger_id``: the compacted ledger that the cursor names now, None for none.
+    ``old_ledger_id``: the compacted ledger that the cursor references now, None if none.
     """
 
     topic: Topic
@@ -105,7 +105,7 @@ def prepare(reader: EntryReader, topic: Topic, options: SourceOptions) -> Prepar
 
 
 def loses_trimmed(reader: EntryReader, prepared: Prepared) -> bool:
-    """Whether the compacted ledger that the new compaction ignores holds messages from before the topic's present first entry."""
+    """Whether the compaction ignores the old compacted ledger although it has messages of ledgers that were trimmed."""
     if prepared.view is not None or prepared.old_ledger_id is None:
         return False
     try:
@@ -119,7 +119,7 @@ def loses_trimmed(reader: EntryReader, prepared: Prepared) -> bool:
 
 
 def passes_open_transaction(source: MessageSource, uncommitted: int) -> bool:
-    """Whether the source, of which ``uncommitted`` messages were dropped, goes beyond an open transaction that no snapshot recorded.
+    """Whether an open transaction that no snapshot recorded is among those of the ``uncommitted`` messages that were dropped.
 
     The messages of that transaction would be missing from the view once it is committed: prepare again with
     ``transactional``.
@@ -130,7 +130,7 @@ def passes_open_transaction(source: MessageSource, uncommitted: int) -> bool:
 def _end(
     reader: EntryReader, topic: Topic, floor: Position | None, transactions: heads.Transactions | None
 ) -> Position | None:
-    """Return the last entry after ``floor`` that readers get, the topic's last one if that is not a message."""
+    """Return the last entry after ``floor`` that readers get, or the topic's last entry if entries cannot be read."""
     try:
         end = heads.find_topic_end(reader, topic, floor, transactions).head
     except ENTRY_UNREADABLE:
@@ -145,7 +145,7 @@ def view_claims(topic: Topic, horizon: Position) -> dict[str, bytes]:
 
 
 def iter_facts(source: MessageSource, keys: LatestKeys, retain_keyless: bool) -> Iterator[tuple[EntryFacts, bool]]:
-    """Enter the source's keys into ``keys``; yield (facts of some entries, whether of the compacted ledger) in order.
+    """Add the source's keys to ``keys``; yield (facts of some entries, whether of the compacted ledger) in order.
 
     The engine of the source's reader does the work, if there is one.
     """
@@ -162,19 +162,20 @@ _GAP_ENTRIES = 32  # fewer entries between two that are wanted are read as well:
 
 
 class Inventory:
-    """The entries of one compaction's source, in order."""
+    """Remembers the places and numbers of messages of all entries of a compaction's source, in order."""
 
     def __init__(self) -> None:
         self._pieces: list[tuple[bool, int, EntryFacts]] = []  # of a compacted ledger?, ordinal of the first message
         self.messages = 0
 
     def add(self, facts: EntryFacts, *, compacted: bool) -> None:
-        """Note entries, which follow all those before."""
+        """Add entries, which follow all entries added before."""
         self._pieces.append((compacted, self.messages, facts))
         self.messages += facts.messages
 
     def wanted(self, bits: Array, *, compacted: bool) -> Iterator[tuple[Part, Array]]:
-        """Yield parts that hold all entries with a message in ``bits``, and the ordinal of the first message of each entry."""
+        """Yield (part, ordinals of its entries' first messages) of parts that contain all entries with a message in
+        ``bits``."""
         for is_compacted, first, facts in self._pieces:
             if is_compacted == compacted and facts.entries:
                 yield from _parts_of(facts, first, bits)
@@ -227,9 +228,9 @@ class Rewriter:
         return PayloadColumns(data, starts[:-1], np.diff(starts))
 
     def is_as_wanted(self, batch: MessageBatch, index: int, kept: Array) -> bool:
-        """Whether a batch is a compacted one of the wanted format and loses no message; ``kept``: bool per message.
+        """Whether a batch is already a compacted one in the wanted format with just the ``kept`` messages (bool per message).
 
-        A topic's own batch is always written anew, as the broker does: its uncompressed size may not even be stated.
+        A topic's own batch is always rewritten, as a broker does: it may lack its uncompressed size.
         """
         if not batch.compacted:
             return False
@@ -245,7 +246,7 @@ class Rewriter:
         return int(row["indexes"]) == int(kept.sum()) and int(row["last_index"]) == int(np.flatnonzero(kept)[-1])
 
     def rebatched(self, batch: MessageBatch, index: int, kept: Array) -> bytes:
-        """Return the compacted entry of a batch with the kept messages; raises LimitExceeded for an absurd count."""
+        """Return the compacted entry of a batch with the kept messages; raises LimitExceeded if the batch claims too many."""
         row = batch.rows[index]
         view = batch.data.data
         place = Position(int(row["ledger_id"]), int(row["entry_id"]))
@@ -289,7 +290,10 @@ Advance = Callable[[int], None]  # told how many more entries are done
 
 
 class CompactionRules(Struct, frozen=True):
-    """What to keep and how. ``form``: one of ``forms.FORMATS``; ``everything``: keep all that was not taken out before."""
+    """What to keep and how.
+
+    ``form``: one of ``forms.FORMATS``; ``everything``: keep every message that the source still has.
+    """
 
     form: str = INDEXED
     retain_keyless: bool = False
@@ -298,7 +302,10 @@ class CompactionRules(Struct, frozen=True):
 
 
 class MessageCounts(Struct):
-    """What became of the messages read. Kept: retained, encrypted, undecodable; the rest is dropped, by reason."""
+    """The number of messages by outcome.
+
+    Kept: retained, encrypted, undecodable; the others are reasons for dropping.
+    """
 
     retained: int = 0
     encrypted: int = 0
@@ -311,7 +318,7 @@ class MessageCounts(Struct):
 
 
 class CompactionResult(Struct):
-    """The numbers of a compaction. ``is_changed``: something else than the compacted ledger that was read came out.
+    """The numbers of a compaction. ``is_changed``: the new compacted ledger differs from the one that was read.
 
     Bytes are payload bytes of ledger entries, ``message_bytes…`` the stored payloads of messages alone.
     """
@@ -328,7 +335,7 @@ class CompactionResult(Struct):
 
 
 class Compaction:
-    """One compaction of one topic: ``find_latest``, then ``payloads``; with the rule ``everything`` the second alone."""
+    """One compaction of one topic: call ``find_latest``, then ``payloads``; with the rule ``everything`` only ``payloads``."""
 
     def __init__(self, source: MessageSource, rules: CompactionRules, partition: int) -> None:
         self.source = source
@@ -337,14 +344,14 @@ class Compaction:
         self.result = CompactionResult()
         self._rewriter = Rewriter(rules.form, partition)
         self._inventory = Inventory()
-        # uuid → ordinals of the messages, known at their last chunks: producers without deduplication give one again
+        # uuid → ordinals of the last chunks with it: producers without deduplication may use a uuid again
         self._chunked: dict[bytes, list[int]] = {}
         self._bits = np.zeros(1, np.uint8)
 
     # -- phase one ----------------------------------------------------------------------------------------------------
 
     def find_latest(self, advance: Advance = lambda entries: None) -> Latest:
-        """Phase one."""
+        """Run phase one: find the latest message of every key."""
         with LatestKeys(self.rules.limit_keys) as keys:
             for facts, compacted in iter_facts(self.source, keys, self.rules.retain_keyless):
                 for uuid, number in facts.chunk_ends:
@@ -362,7 +369,7 @@ class Compaction:
         return self.latest
 
     def _count(self, found: Survey, compacted: bool) -> None:
-        """Count the messages read; ``superseded`` counts every value with a key until the number of latest ones is known."""
+        """Count the messages read; until all are read, every message with key and value counts as ``superseded``."""
         result, counts = self.result, self.result.messages
         counts.superseded += found.keyed
         counts.null_values += found.null_values
@@ -379,7 +386,7 @@ class Compaction:
     # -- phase two ----------------------------------------------------------------------------------------------------
 
     def payloads(self, advance: Advance = lambda entries: None) -> Iterator[bytes | PayloadColumns]:
-        """Phase two: yield the payloads of the new ledger's entries; ``result`` is complete at the end."""
+        """Run phase two: yield the payloads of the new ledger's entries; ``result`` is complete at the end."""
         result = self.result
         result.entries_kept = result.bytes_kept = result.message_bytes_kept = result.reduced_batches = 0
         for batch, ordinals in self._everything() if self.rules.everything else self._wanted():
@@ -395,7 +402,7 @@ class Compaction:
         result.is_changed |= result.entries_kept < result.entries_read
 
     def measure(self, advance: Advance) -> None:
-        """Run phase two for its numbers alone."""
+        """Run phase two without using the entries, to complete ``result``."""
         deque(self.payloads(advance), maxlen=0)
 
     def _everything(self) -> Iterator[tuple[MessageBatch, Array]]:
@@ -408,7 +415,7 @@ class Compaction:
         counts.superseded = counts.null_values = counts.keyless = 0
 
     def _wanted(self) -> Iterator[tuple[MessageBatch, Array]]:
-        """Yield the entries that phase one did not rule out, and the ordinal of the first message of each."""
+        """Yield batches of entries that may be kept, with the ordinals of the entries' first messages."""
         for compacted in (True, False):
             ordinals: deque[Array] = deque()
             parts = self._noting(self._inventory.wanted(self._bits, compacted=compacted), ordinals)
@@ -421,7 +428,7 @@ class Compaction:
             yield part
 
     def _kept(self, batch: MessageBatch, fates: Array, ordinals: Array) -> Iterator[bytes | PayloadColumns]:
-        """Yield what remains of a batch in order: runs of unchanged entries, and batches written anew."""
+        """Yield the kept entries of ``batch`` in order: runs of unchanged entries, and rewritten batches."""
         kept = fates == slot_kernel.RETAINED
         rows, firsts = batch.rows, batch.firsts
         totals = np.concatenate([[0], np.cumsum(kept)])
@@ -458,9 +465,10 @@ class Compaction:
         yield columns
 
     def _keeps_chunk(self, batch: MessageBatch, index: int, ordinal: int) -> bool:
-        """Whether the message of a chunk stays; ``ordinal``: of the message that ends there or comes next.
+        """Whether to keep the message that a chunk belongs to; ``ordinal``: of the message that ends at the chunk or
+        follows it.
 
-        A message whose last chunk has not come may still be completed: it stays.
+        A message without its last chunk may still be completed by its producer and is kept.
         """
         if self.rules.everything:
             return True

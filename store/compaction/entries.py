@@ -1,4 +1,4 @@
-"""The content of a compacted ledger's entries, and the first of many that was published at or after a time."""
+"""Decoding many entries of a compacted ledger at once, and finding the first one published at or after a time."""
 
 from collections.abc import Iterator
 
@@ -20,7 +20,7 @@ _BEFORE_BYTES = 4 + 32  # size field and header of an entry, which precede its c
 
 
 def unwrapped(entries: EntryBatch) -> EntryBatch:
-    """Return a compacted ledger's entries as the topic's entries in them; anything but a compacted entry is empty, and no message."""
+    """Return the topic's entries inside a compacted ledger's entries; one that is not a compacted entry becomes empty."""
     inner = np.zeros(len(entries), kernel.ENTRY)
     kernel.read_entries(entries.data, entries.starts, entries.ends, True, False, inner)
     starts = np.where(inner["kind"] == kernel.BROKEN, inner["end"], inner["start"])
@@ -31,7 +31,7 @@ def unwrapped(entries: EntryBatch) -> EntryBatch:
 
 
 class FindPublished(Struct, PlacesOperation, frozen=True):
-    """Which of the entries at given places (i32) are published at or after ``time_ms``, or are to be read again to tell."""
+    """Finds entries published at or after ``time_ms``, and entries that must be read again to decide: indexes as i32."""
 
     time_ms: int
 
@@ -39,7 +39,7 @@ class FindPublished(Struct, PlacesOperation, frozen=True):
         return (self.rows(PlacesReader(files, False, None), places).tobytes(),)
 
     def rows(self, entries: PlacesReader | EntryScan, places: Places) -> Array:
-        """Return the rows for entries at these places."""
+        """Return the indexes in ``places`` of such entries."""
         batch = entries.read_places(places)
         inner = unwrapped(batch).rows
         published = (inner["publish_ms"] >= self.time_ms) | (inner["publish_ms"] < 0)
@@ -48,7 +48,7 @@ class FindPublished(Struct, PlacesOperation, frozen=True):
 
 
 def find_published(reader: EntryReader, view: CompactedView, time_ms: int) -> FoundInView:
-    """Return what ``store.compaction.reading.find_in_view`` finds, by columns and the reader's engine; raises EntryCorrupt."""
+    """Return the same as ``reading.find_in_view``, by columns and on the reader's engine; raises EntryCorrupt."""
     following = 0
     for places, rows in _iter_rows(reader, view, FindPublished(time_ms)):
         ids = places.entry_ids
@@ -59,7 +59,7 @@ def find_published(reader: EntryReader, view: CompactedView, time_ms: int) -> Fo
                 return FoundInView(position, published_ms, entry_id + 1)
         following = int(ids[-1]) + 1
     if following <= view.last_entry_id:
-        read_published(reader, view, following)  # it is in no file, which this raises
+        read_published(reader, view, following)  # raises: no file has it
     return FoundInView(None, None, view.last_entry_id + 1)
 
 

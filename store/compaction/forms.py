@@ -1,4 +1,4 @@
-"""The forms of batches in compacted ledgers, the rules for null values by the brokers that write them, and what a check finds."""
+"""The forms of batches in compacted ledgers, brokers' rules for null values, and the results of a verification."""
 
 from msgspec import Struct, field
 
@@ -16,9 +16,9 @@ an empty one that states none never is (upstream ``AbstractTwoPhaseCompactor.ext
 
 
 class CompactionJob(Struct, frozen=True):
-    """What to do with a topic: ``command`` names it in the audit log; the form of batches, the rule for null values.
+    """How to compact a topic: the form of batches and the rule for null values; ``command`` names it in the audit log.
 
-    ``by_key``: an encrypted batch is one message with the entry's key, as 4.0.8 treats it; else it stays.
+    ``by_key``: an encrypted batch is one message with the entry's key, as 4.0.8 treats it; otherwise it is kept.
     ``from_start``: read the topic from its first entry. ``everything``: rewrite the kept messages, drop none
     (``upgrade``).
     """
@@ -39,7 +39,7 @@ ORDER, INDEXES, DAMAGED, FOREIGN = "order", "indexes", "damaged", "foreign"
 
 
 class CompactionFinding(Answer, frozen=True):
-    """Something wrong with a compacted ledger; ``position`` is the original one, with the message's batch index."""
+    """A problem of a compacted ledger; ``position`` is the one in the topic, with the message's batch index."""
 
     kind: str
     position: Position | None
@@ -47,11 +47,11 @@ class CompactionFinding(Answer, frozen=True):
 
 
 class Verification(Struct):
-    """The result of a verification. ``trimmed_before``: the topic begins there; earlier messages could not be compared.
+    """The result of a verification. ``trimmed_before``: the topic's first entry, before which nothing could be compared.
 
-    ``forms``: batches by form; ``nulls_kept`` and ``nulls_dropped``: messages that are null by the rule of 4.2 alone,
-    in the ledger or not. ``unchecked``: encrypted batches, whose keys are unknown here. ``lost``: unreadable entries
-    of the topic, which may explain a finding. ``findings`` are the first ones, ``total`` counts all.
+    ``forms``: number of batches by form; ``nulls_kept`` and ``nulls_dropped``: messages that are null only by the rule
+    of 4.2, present in the ledger or not. ``unchecked``: encrypted batches, whose keys are unknown. ``lost``: unreadable
+    entries of the topic, which may explain a finding. ``findings`` has the first ones, ``total`` counts all.
     """
 
     __repr__ = one_line
@@ -75,13 +75,13 @@ class Verification(Struct):
 
     @property
     def rule(self) -> str | None:
-        """The rule for null values that made the ledger: of 4.0, of 4.2, "both" where it holds traces of either, None for no trace."""
+        """The rule for null values by which the ledger was compacted: 4.0's, 4.2's, "both", or None if nothing shows it."""
         if self.nulls_kept:
             return "both" if self.nulls_dropped else RULE_4_0
         return RULE_4_2 if self.nulls_dropped else None
 
     def add(self, kind: str, position: Position | None, message: str) -> None:
-        """Note something wrong."""
+        """Add a finding."""
         self.total += 1
         if len(self.findings) < FINDINGS_MAX:
             self.findings.append(CompactionFinding(kind, position, message))

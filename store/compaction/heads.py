@@ -1,11 +1,11 @@
-"""Entry heads, framing and MessageMetadata of an entry, and the end of a topic as a broker counts it for readers.
+"""Entry heads (framing and MessageMetadata without the payload), and the last entry of a topic that readers get.
 
-The payload of an entry is left on disk. BookKeeper's digest and the entry's CRC-32C cover it, so neither can be verified without
-reading it. What is checked instead: the record's size and ids against the index, every length of the framing against the record's
-size, and that the metadata is a whole MessageMetadata.
+The payload stays on disk. BookKeeper's digest and the entry's CRC-32C cover it, so neither can be verified. Checked
+instead: the record's size and ids against the index, every length in the framing against the record's size, and that
+the metadata is a complete MessageMetadata.
 
-Upstream ``PersistentTopic.getLastDispatchablePosition`` (4.0.8): not after the first message of an open transaction, and
-neither a marker nor an entry of an aborted transaction.
+Upstream ``PersistentTopic.getLastDispatchablePosition`` (4.0.8): not after the first message of an open transaction,
+and neither a marker nor an entry of an aborted transaction.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ _RECORD = struct.Struct(
 
 
 class EntryHead(Struct, frozen=True):
-    """The head of an entry, before its payload. ``position`` is the original one; sizes in bytes.
+    """The part of an entry before its payload. ``position`` is the one in the topic; sizes in bytes.
 
-    ``bytes_read``: the bytes read from the file, which do not grow with the payload.
+    ``bytes_read``: the bytes read from the file, independent of the payload's size.
     """
 
     position: Position
@@ -61,7 +61,7 @@ def read_entry_head(reader: EntryReader, position: Position) -> EntryHead:
 
 @contextmanager
 def lacking_is_corrupt() -> Iterator[None]:
-    """Raise EntryCorrupt for an entry that a compacted ledger lacks: nobody trims one."""
+    """Turn EntryNotFound into EntryCorrupt in the block: compacted ledgers are never trimmed, so an entry cannot be absent."""
     try:
         yield
     except EntryNotFound as error:
@@ -91,7 +91,7 @@ def _read_message(data: _Head, at: int) -> tuple[MessageMetadata, int]:
 
 
 class _Head:
-    """The payload of one BookKeeper entry from its first byte on, read as far as it is asked for."""
+    """The payload of one BookKeeper entry, of which only the requested beginning is read."""
 
     def __init__(self, reader: EntryReader, ledger_id: int, entry_id: int, where: str) -> None:
         block = find_block(reader.txn, ledger_id, entry_id) if entry_id >= 0 else None
@@ -165,14 +165,14 @@ class PassedOver(Struct, frozen=True):
 
 
 class TopicEnd(Struct, frozen=True):
-    """Where readers of a topic end. ``head`` None: they get nothing after the given floor."""
+    """The last entry of a topic that readers get. ``head`` None: they get nothing after the given floor."""
 
     head: EntryHead | None
     passed_over: tuple[PassedOver, ...]
 
 
 class Transactions(Struct, frozen=True):
-    """The transactions of some entries: those committed, and the first entry of one that has neither marker."""
+    """The transactions of some entries: the committed ones, and the first entry of one without a commit or abort marker."""
 
     committed: frozenset[tuple[int, int]]
     first_open: Position | None
@@ -206,7 +206,7 @@ def rank_after(topic: Topic, floor: Position | None) -> int:
 
 
 def has_transactions(reader: EntryReader, name: TopicName) -> bool:
-    """Whether the namespace's transaction buffer snapshots know the topic: the first transactional message writes one."""
+    """Whether the namespace has a transaction buffer snapshot of the topic, which its first transactional message creates."""
     return any(str(name) in _iter_keys(reader, TopicName(name.namespace, local)) for local in _SNAPSHOTS)
 
 
@@ -244,7 +244,7 @@ def read_transactions(reader: EntryReader, topic: Topic, floor: Position | None)
 
 
 def why_unread(head: EntryHead, transactions: Transactions | None) -> str:
-    """Return why readers do not get an entry; empty when they do."""
+    """Return why readers do not get an entry, "" if they do."""
     first_open = None if transactions is None else transactions.first_open
     if first_open is not None and head.position >= first_open:
         return f"at or after {first_open}, where a transaction is open"

@@ -1,9 +1,9 @@
-"""What phase one keeps, in bounded memory: the latest message of every key, and beside them places and counts of entries.
+"""The results of phase one, in bounded memory: the latest message of every key, and places and message counts of entries.
 
-The same of entries read here and of those that an engine's executors read, who return it as columns.
+They are computed here or by an engine's executors, which return columns.
 
-Keys are entered into a table as they come. A table that reaches its limit is written out as a run, sorted by hash, and begun
-anew; at the end the runs are merged in the table, range by range of hashes, the latest message of a key winning.
+Keys are added to a hash table. A table that reaches its limit is written to a run, sorted by hash, and emptied; at the
+end the runs are merged in the table, one range of hashes at a time, so that the latest message of each key remains.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pulsar_admin.store.scan.integer_rows import RunFile, SortedRun, runs_of
 from pulsar_admin.store.scan.places import Part
 
 WHOLE = (kernel.ENCRYPTED_BATCH, kernel.STRANGE, kernel.CHUNK)
-"""Kinds of entries that phase two has to look at whatever is the latest."""
+"""Kinds of entries that phase two must read whether or not they have the latest message of a key."""
 
 
 class Survey(Struct):
@@ -46,10 +46,11 @@ class Survey(Struct):
 
 
 class EntryFacts(Struct):
-    """Entries in order. ``runs``: (ledger, first entry, how many) where they were read; ``counts``: u32 messages of each, None: 1.
+    """Facts of consecutive entries. ``runs``: their places as (ledger, first entry, count); ``counts``: messages per
+    entry as u32, None if all have one.
 
-    ``always``: bool, entries that are wanted whatever is the latest; None: none of these. ``chunk_ends``: (uuid,
-    number of the message) of the last chunks of messages. Numbers count from the first message of these entries.
+    ``always``: mask of entries that phase two must read in any case; None: no entry. ``chunk_ends``: (uuid, number of
+    the message) of messages' last chunks. Messages are numbered from the first one of these entries.
     """
 
     entries: int
@@ -142,7 +143,7 @@ _RUN_ROWS = 1 << 14  # rows of a run that are read at once
 
 
 def keys_for(memory_bytes: int | None) -> int:
-    """Return how many keys a process with this memory holds at once; None: the usual number."""
+    """Return how many keys a process with this memory may hold at once; None: the default number."""
     if memory_bytes is None:
         return LIMIT_KEYS
     room = max(memory_bytes - BASE_BYTES - _BATCH_PEAK_BYTES, 0) // _KEY_PEAK_BYTES
@@ -150,7 +151,10 @@ def keys_for(memory_bytes: int | None) -> int:
 
 
 class Latest(Struct, frozen=True):
-    """Which messages are the latest of their keys. ``bits``: one per message, by ordinal; ``nulls``: keys whose latest is null."""
+    """The latest messages of all keys.
+
+    ``bits``: one per message ordinal, set for latest ones; ``nulls``: deleted keys.
+    """
 
     bits: Array  # u8
     messages: int
@@ -160,9 +164,9 @@ class Latest(Struct, frozen=True):
 
 
 class LatestKeys:
-    """Collects the keys of messages in order. Use in ``with``: its temporary files are removed at the end.
+    """Collects the keys of messages in order. Use in a ``with`` block, which removes its temporary files.
 
-    ``ordinal``: of the next message; callers that skip messages, or merge their keys, advance it.
+    ``ordinal``: that of the next message; callers advance it themselves for messages that they skip or ``merge``.
     """
 
     def __init__(self, limit_keys: int = LIMIT_KEYS) -> None:
@@ -174,7 +178,7 @@ class LatestKeys:
         self._file = RunFile()
 
     def add(self, batch: MessageBatch) -> None:
-        """Enter the keyed messages of a batch, which come after all those before."""
+        """Add the keyed messages of a batch, which follow all messages added before."""
         progress = np.array([0, self.ordinal, self._keys], np.int64)
         while not slot_kernel.add_keys(
             (batch.data, batch.scratch), batch.rows, batch.slots, batch.firsts, progress, self._table
@@ -186,18 +190,18 @@ class LatestKeys:
         self.ordinal += len(batch.slots)
 
     def adding(self, batches: Iterable[MessageBatch]) -> Iterator[MessageBatch]:
-        """Yield batches, each once its keys are entered."""
+        """Yield batches, each after adding its keys."""
         for batch in batches:
             self.add(batch)
             yield batch
 
     @property
     def held(self) -> int:
-        """Keys in memory."""
+        """The number of keys in memory."""
         return self._keys
 
     def merge(self, keys: Table) -> None:
-        """Enter keys, hashes and ``last``, each the latest of its key among some messages."""
+        """Add ``keys``: two hashes and ``last`` of the latest message of each key among some messages."""
         self._merge(keys, self._make_room)
 
     def _merge(self, keys: Table, make_room: Callable[[int], None]) -> None:
@@ -235,7 +239,7 @@ class LatestKeys:
             self._table = larger
 
     def _spill(self) -> None:
-        """Write the table out as a run, in the order of first hashes, and begin anew. Raises DiskFull."""
+        """Write the table to a run, sorted by first hash, and empty it. Raises DiskFull."""
         used = np.flatnonzero(self._table[2] != slot_kernel.EMPTY)
         places = used[np.argsort(self._table[0][used])]
         self._runs.append(self._file.keep(len(places), (column[places] for column in self._table)))

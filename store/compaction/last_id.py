@@ -1,7 +1,8 @@
-"""The last message of the compacted view (PIP-429 ``getLastMessagePosition``), from metadata bytes where they tell.
+"""The last message of the compacted view (PIP-429 ``getLastMessagePosition``), if possible from entry metadata alone.
 
-Order of the rules (pulsar.md §4.6): entries after the horizon come first, and count as the broker counts them; then the last
-entry of the compacted ledger: field 31 of its metadata, else the flags in its payload, which alone are decompressed.
+The rules in order (pulsar.md §4.6): the last entry after the horizon that a broker gives readers; otherwise the last
+entry of the compacted ledger, by field 31 of its metadata or, without it, by the flags in its payload, which must be
+decompressed.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ NO_POSITION = Position(-1, -1, 0)
 
 
 class Rejected(Answer, frozen=True):
-    """A message that is not the last one, and why. ``batch_index`` −1: a whole entry."""
+    """A later message or entry (``batch_index`` −1) that does not count as the last message, and why."""
 
     position: Position
     reason: str
@@ -99,7 +100,7 @@ def find_last_id(
 def _of_compacted_ledger(
     reader: EntryReader, view: CompactedView, passed: tuple[Rejected, ...], verify: bool
 ) -> LastId:
-    """Walk back from the last compacted entry to the first that holds a message: compaction writes no other."""
+    """Return the last message of the compacted ledger, searching backwards for an entry that still has one."""
     rejected = list(passed)
     for entry_id in range(view.last_entry_id, -1, -1):
         with lacking_is_corrupt():
@@ -126,7 +127,7 @@ def _of_compacted_ledger(
 
 
 class Judged(Struct, frozen=True):
-    """The last message of one compacted entry: its index (−1: the entry is one message, None: none is left), and the rule."""
+    """The last message of one compacted entry: its batch index (−1: not a batch, None: no message is left), and the rule."""
 
     batch_index: int | None
     rule: str
@@ -135,10 +136,10 @@ class Judged(Struct, frozen=True):
 
 
 def judge_entry(reader: EntryReader, view: CompactedView, entry_id: int, head: EntryHead) -> Judged:
-    """Return the last message of a compacted entry; reads its payload only when the metadata cannot tell.
+    """Return the last message of a compacted entry; reads its payload only if the metadata does not suffice.
 
-    Raises EntryCorrupt for indexes that are not ascending or out of range, and for a batch with another number of messages
-    than it says.
+    Raises EntryCorrupt for indexes that are out of order or range, and for a batch whose number of messages differs
+    from the stated one.
     """
     metadata, place = head.metadata, head.position
     count = metadata.num_messages_in_batch
@@ -182,7 +183,7 @@ def check_indexes(indexes: Sequence[int], count: int, where: str) -> Sequence[in
 
 
 def _judge_payload(header: EntryHeader, place: Position, where: str) -> Judged:
-    """The rule before PIP-429: walk the messages of the payload, which an older compaction flagged ``compacted_out``."""
+    """Return the last message that is not flagged ``compacted_out`` in the payload, as compaction before PIP-429 writes it."""
     from pulsar_admin.store.codec.batch import iter_batch, starts_as_batch
 
     metadata = header.metadata
@@ -201,7 +202,7 @@ def _judge_payload(header: EntryHeader, place: Position, where: str) -> Judged:
 
 
 def _uncompressed(metadata: MessageMetadata, payload: memoryview, where: str) -> bytes | memoryview | None:
-    """Return the payload decompressed; None when it is not what its metadata says, though its checksum is right."""
+    """Return the decompressed payload; None if it does not match its metadata although its checksum is right."""
     try:
         return decompress(metadata.compression, payload, metadata.uncompressed_size, where=where)
     except EntryCorrupt:

@@ -1,4 +1,4 @@
-"""Every message of one key, and its fate in compaction, by the kernels that compact, with the reason in words."""
+"""Every message of one key, and what compaction does with it, by the kernels that compact, with the reason as text."""
 
 from collections.abc import Callable, Iterator
 
@@ -21,11 +21,15 @@ from pulsar_admin.store.names import Position
 from pulsar_admin.store.wording import Answer, one_line
 
 KEPT, SUPERSEDED, TOMBSTONE, UNCOMMITTED, BEHIND = "kept", "superseded", "tombstone", "uncommitted", "behind"
-"""Fates of messages: up to the horizon, by compaction; after it nothing is decided."""
+"""Fates of messages in the last compaction; ``BEHIND``: after the horizon, so not compacted yet."""
 
 
 class Occurrence(Answer, frozen=True):
-    """A message of the key. ``in_view``: the compacted ledger holds it; ``size``: of the value; ``next``: what compacting now does."""
+    """A message of the key.
+
+    ``in_view``: whether the compacted ledger has it; ``size``: of the value; ``next``: its fate in a compaction that
+    runs now.
+    """
 
     position: Position
     publish_time: int
@@ -39,8 +43,11 @@ class Occurrence(Answer, frozen=True):
 
 
 class KeyHistory(Struct):
-    """The messages of a key in order. ``horizon`` None: never compacted. ``sealed``: encrypted batches, which stay
-    whole and may contain it; ``undecodable``: entries that stay whole; ``damaged``: unreadable entries."""
+    """The messages of a key in order. ``horizon`` None: never compacted.
+
+    ``sealed``: encrypted batches, which may contain the key; ``undecodable``: entries that cannot be decoded; both are
+    kept whole. ``damaged``: unreadable entries.
+    """
 
     __repr__ = one_line
 
@@ -55,7 +62,7 @@ class KeyHistory(Struct):
 
 
 class _Found(Struct):
-    """A message with the key, and the kernels' facts about it."""
+    """A message with the key, and its ``slot_kernel.SLOT`` row (None for an uncommitted one)."""
 
     position: Position
     publish_ms: int
@@ -97,7 +104,7 @@ def explain_key(
 
 
 def _messages(batch: MessageBatch, key: bytes) -> Iterator[_Found]:
-    """Yield the messages of a batch with the key, without those that were removed from it."""
+    """Yield the messages of a batch that have the key and were not compacted out."""
     owners = np.repeat(np.arange(len(batch.rows)), np.diff(batch.firsts))
     slots = batch.slots
     wanted = (slots["key_length"] == len(key)) & (slots["flags"] & slot_kernel.COMPACTED_OUT == 0)
@@ -133,12 +140,12 @@ def _uncommitted(batch: MessageBatch, key: str) -> Iterator[_Found]:
 
 
 def _judged(found: list[_Found], floor: Position | None) -> Iterator[Occurrence]:
-    """Yield the messages with their fates: up to the horizon, and if the whole topic were compacted now."""
-    told = [one for one in found if one.slot is not None]
-    before = [one for one in told if floor is not None and one.position.entry <= floor]
+    """Yield the messages with their fates in the last compaction, and in one that runs now."""
+    committed = [one for one in found if one.slot is not None]
+    before = [one for one in committed if floor is not None and one.position.entry <= floor]
     so_far = dict(zip((one.position for one in before), _fates(before), strict=True))
-    now = dict(zip((one.position for one in told), _fates(told), strict=True))
-    latest_before, latest = (some[-1] if some else None for some in (before, told))
+    now = dict(zip((one.position for one in committed), _fates(committed), strict=True))
+    latest_before, latest = (some[-1] if some else None for some in (before, committed))
     for one in found:
         if one.slot is None:
             why = "of a transaction that was aborted or is open: no reader gets it, nor does compaction"
@@ -151,7 +158,7 @@ def _judged(found: list[_Found], floor: Position | None) -> Iterator[Occurrence]
 
 
 def _fates(found: list[_Found]) -> list[str]:
-    """Return the fates that the compaction kernels give the messages, in order."""
+    """Return the fates of the messages, in order, as the compaction kernels decide them."""
     if not found:
         return []
     slots = np.concatenate([one.slot for one in found if one.slot is not None])
@@ -174,7 +181,7 @@ def _occurrence(one: _Found, fate: str, later: str, why: str) -> Occurrence:
 
 
 def _is_disputed(one: _Found) -> bool:
-    """Whether it is a null value by only one of the rules; which rule made the ledger is not recorded."""
+    """Whether ``one`` is null by only one of the rules: no record shows which rule the ledger was compacted by."""
     return one.slot is not None and bool(one.slot[0]["flags"] & slot_kernel.RULE_MATTERS)
 
 
@@ -190,7 +197,10 @@ def _why_behind(one: _Found, fate: str, latest: _Found | None, floor: Position |
 
 
 def _why(one: _Found, fate: str, latests: tuple[_Found | None, _Found | None], floor: Position | None) -> str:
-    """Return the reason for a message's fate before the horizon; ``latests``: the last with the key up to there, and in all."""
+    """Return the reason for the fate of a message before the horizon, as text.
+
+    ``latests``: the last message of the key up to the horizon, and in the whole topic.
+    """
     latest_before, latest = latests
     if one.in_view != (fate == KEPT):
         if _is_disputed(one):

@@ -1,7 +1,8 @@
-"""The compacted view message by message, as with read-compacted, the search in it by time, and the keys that go with its ledgers.
+"""Reading the compacted view as a reader with read-compacted does, searching it by time, and finding keys that only it has.
 
-Such a reader gets the entries of the compacted ledger, then continues in the topic after the last of them and after the horizon
-(upstream ``CompactedTopicImpl.asyncReadEntriesOrWait``). Messages that compaction took out are left out, as Java clients do.
+Such a reader gets the entries of the compacted ledger, then the topic's entries after the last of them and after the
+horizon (upstream ``CompactedTopicImpl.asyncReadEntriesOrWait``). Messages that were compacted out are skipped, as by
+Java clients.
 """
 
 from collections.abc import Iterable, Iterator
@@ -26,7 +27,8 @@ from pulsar_admin.store.wording import Answer
 
 
 class CompactedReader(MessageReader):
-    """Reads the messages of a compacted ledger's entries, which are asked for by their places there, under their original positions."""
+    """Reads messages of a compacted ledger: entries are requested by their ids there, messages have their topic's
+    positions."""
 
     last: Position | None = None  # the original position of the newest entry read so far
 
@@ -64,7 +66,10 @@ def iter_view(
 def behind_view(
     reader: EntryReader, topic: Topic, view: CompactedView | None, last: Position | None
 ) -> tuple[int, int]:
-    """Return the ranks (half-open) that a reader gets after a view whose newest readable entry was at ``last``."""
+    """Return the ranks (start, end exclusive) of the topic's entries that a reader gets after the view.
+
+    ``last``: the position of the newest entry that it could read from the view.
+    """
     floor = None if view is None else max(view.horizon, last or view.horizon)
     try:
         end = find_topic_end(reader, topic, floor).head
@@ -82,7 +87,7 @@ def last_of_view(reader: EntryReader, view: CompactedView) -> Position | None:
 
 
 def view_extent(txn: Txn, topic: Topic, view: CompactedView | None) -> Extent:
-    """Return about how much a reader with read-compacted reads of a topic, from the index."""
+    """Return an estimate, from the index, of what a reader with read-compacted gets from a topic."""
     behind = extent_of(
         txn, topic, [(rank_after(topic, None if view is None else view.horizon), topic.number_of_entries)]
     )
@@ -93,7 +98,8 @@ def view_extent(txn: Txn, topic: Topic, view: CompactedView | None) -> Extent:
 
 
 def views_bytes(reader: EntryReader, names: Iterable[TopicName]) -> int:
-    """Return about how many bytes readers read of the topics' views; 0 for an unreadable one, which reading reports."""
+    """Return about how many bytes readers get from the topics' views; an unreadable one counts 0 and is reported on
+    reading."""
     total = 0
     for name in names:
         with suppress(StoreError):
@@ -103,7 +109,7 @@ def views_bytes(reader: EntryReader, names: Iterable[TopicName]) -> int:
 
 
 class FoundInView(Answer, frozen=True):
-    """Where a time search in a compacted ledger ended; ``position`` None: nothing there is at or after the time."""
+    """The result of a time search in a compacted ledger; ``position`` None: no entry is at or after the time."""
 
     position: Position | None
     publish_ms: int | None = field(name="entryTime")
@@ -123,7 +129,7 @@ def find_in_view(reader: EntryReader, view: CompactedView, time_ms: int) -> Foun
 
 
 def bisect_view(reader: EntryReader, view: CompactedView, time_ms: int) -> FoundInView:
-    """Return what upstream's ``findEntryByPublishTime`` does: a bisection that takes publish times to ascend."""
+    """Return the result of upstream's ``findEntryByPublishTime``, a bisection that assumes ascending publish times."""
     low, high, read = 0, view.last_entry_id, 0
     first: tuple[Position, int] | None = None
     while low <= high:
@@ -145,18 +151,19 @@ def read_published(reader: EntryReader, view: CompactedView, entry_id: int) -> t
 
 
 _READ_MAX = 20_000
-"""Entries of a topic and its view that are read for their keys."""
+"""The most entries of a topic and its view that ``find_dropped_keys`` reads."""
 
 
 class DroppedKeys(Struct, frozen=True):
-    """``of_view``: keys of which the compacted ledger has the latest message that is left; ``gone``: of which no ledger has it."""
+    """Keys that readers would lose. ``of_view``: only the compacted ledger still has their latest message; ``gone``: no
+    ledger would have it."""
 
     of_view: tuple[str, ...]
     gone: tuple[str, ...]
 
 
 def find_dropped_keys(reader: EntryReader, topic: Topic, view: CompactedView, kept: int) -> DroppedKeys | None:
-    """Return the keys that readers lose without the view and the entries below rank ``kept``; None: there is too much to read."""
+    """Return the keys that readers lose without the view and the entries below rank ``kept``; None if too many to read."""
     horizon = topic.place(view.horizon)
     if view.last_entry_id + 1 + topic.number_of_entries - min(horizon, kept) > _READ_MAX:
         return None
@@ -174,7 +181,7 @@ def find_dropped_keys(reader: EntryReader, topic: Topic, view: CompactedView, ke
 
 
 def _latest(messages: Iterable[Message]) -> dict[str, bool]:
-    """Return the keys of messages, and whether the latest message of each deletes it."""
+    """Return key → whether the key's latest message deletes it."""
     deleted: dict[str, bool] = {}
     for message in messages:
         if message.key is not None:

@@ -1,8 +1,8 @@
-"""Phase one on an engine: executors read entries and return what each slice's keys come to, never messages.
+"""Phase one on an engine: executors read entries and return facts and keys, never messages.
 
-A slice returns a row per batch of places: facts of the entries as columns, and now and then the keys since the last such row, 24
-bytes each, reduced to the latest of every key. The driver merges them, in bounded memory as ever. Entries that are not proven, or
-of unknown transactions, are read again here and explained.
+A slice returns a row per batch of places: facts of the entries as columns and, in some rows, the latest messages of the
+keys since the last row with keys, 24 bytes each. The driver merges them in bounded memory. Entries whose digest is not
+proven, or whose transaction is unknown, are read again by the driver.
 """
 
 from collections.abc import Iterator
@@ -42,15 +42,15 @@ _SCHEMA = pa.schema(
         )
     ]
 )
-"""A row of a batch that is not proven holds nothing of that batch itself; keys in it may be of earlier ones."""
+"""A row of an unproven batch has no facts or keys of that batch; keys in it are of earlier batches."""
 
 
 def facts_on(
     engine: Engine, source: MessageSource, keys: LatestKeys, retain_keyless: bool
 ) -> Iterator[tuple[EntryFacts, bool]]:
-    """Enter the source's keys into ``keys``, the topic's as an engine finds them; yield as ``iter_facts``.
+    """Add the source's keys to ``keys``, with the topic's entries read on the engine; yield as ``iter_facts``.
 
-    The compacted ledger is read in this process: no single slice can tell whether its entries are in order.
+    The compacted ledger is read in this process, because a single slice cannot check the order of its entries.
     """
     for scan, compacted in source.scans():
         if not compacted:
@@ -65,7 +65,7 @@ def facts_on(
 
 
 class FindKeys(Struct, frozen=True):
-    """The latest message of every key of a slice. ``committed``: transactions; None: not known."""
+    """Finds the latest message of every key of a slice. ``committed``: the committed transactions; None: unknown."""
 
     encrypted_by_key: bool
     rule: str
@@ -114,18 +114,18 @@ class FindKeys(Struct, frozen=True):
 
 
 class _Merging:
-    """Takes the rows of one scan in order."""
+    """Merges the rows of one scan in order."""
 
     def __init__(self, source: MessageSource, keys: LatestKeys, retain_keyless: bool) -> None:
         self._source = source
         self._keys = keys
         self._retain_keyless = retain_keyless
         self._bases: list[int] = []  # ordinal of the first message of each batch of the slice so far
-        self._share = 0.5  # bytes of keys a byte of log, as seen; unseen, as of small messages in batches
-        self._seen = [0, 0]  # bytes of keys, of log
+        self._share = 0.5  # bytes of keys per byte of log so far; at first a guess for small messages in batches
+        self._seen = [0, 0]  # bytes of keys, bytes of log
 
     def run(self, engine: Engine, scan: EntryScan) -> Iterator[EntryFacts]:
-        """Yield the facts of a scan's entries; their keys are entered."""
+        """Yield the facts of a scan's entries after adding their keys."""
         source = self._source
         committed = source.transactions().committed if source.transactional else None
         work = FindKeys(source.encrypted_by_key, source.rule, self._retain_keyless, committed)
@@ -141,7 +141,7 @@ class _Merging:
         return max(len(places), round(int(places.sizes.sum(dtype=np.int64)) * self._share) // _BYTES_AN_ENTRY)
 
     def _merge(self, row: Row, places: Places) -> bool:
-        """Enter the keys of a row; return whether those of its own messages are among them, now or with a later row."""
+        """Add the keys of a row; return whether its batch was proven, so that this or a later row has the batch's keys."""
         batch, is_proven, messages = np.frombuffer(row["numbers"], np.int64)[:3].tolist()
         if batch == 0:
             self._bases = []

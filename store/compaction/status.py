@@ -1,13 +1,13 @@
-"""How far a topic is compacted, what its compacted ledger holds and stands for, and what is wrong with either.
+"""The state of a topic's compaction: the horizon, the compacted ledger, and their problems.
 
-A broker writes two positions (upstream ``AbstractTwoPhaseCompactor``, 2.11 to 4.2): the cursor's is that of the last entry it read, the
-ledger's ``pulsar/compactedTo`` that of the last one it did not take for deleted. Null values, keyless messages and markers at the end lie
-between the two. 2.11.0 takes a batch for deleted that has one null value in it: it may still be in the ledger. Positions are
-compared by their places in the topic: 4.2 leaves the cursor at (next ledger, −1).
+A broker writes two positions (upstream ``AbstractTwoPhaseCompactor``, 2.11 to 4.2): the cursor's is the last entry that
+it read, the ledger's ``pulsar/compactedTo`` the last entry that it did not consider deleted. Null values, keyless
+messages and markers at the end are between the two. 2.11.0 considers a batch with one null value deleted, though it may
+be in the ledger. Positions are compared by their places in the topic, because 4.2 leaves the cursor at (next ledger, −1).
 
-Upstream (4.0.8): ``PersistentTopic`` takes the horizon of the view from the mark-delete position of ``__compaction`` and its ledger from
-the cursor's property, whatever both say. So the cursor has to stand where the ledger ends: before that readers get messages that
-were compacted out, and after it they miss entries that the ledger lacks.
+Upstream (4.0.8): ``PersistentTopic`` takes the horizon from the mark-delete position of ``__compaction`` and the ledger
+from the cursor's property without comparing them. So the cursor must be at the end of the ledger: if it is before,
+readers get messages that were compacted out, and if it is after, they miss entries that the ledger lacks.
 """
 
 from collections.abc import Iterator
@@ -50,8 +50,8 @@ from pulsar_admin.store.wording import Answer, counted
 def compacted_floor(reader: EntryReader, topic: Topic, view: CompactedView) -> Position:
     """Return the last position that a view's compacted ledger covers; raises EntryCorrupt.
 
-    The horizon, unless the cursor was moved since: positions that it skipped are still to be compacted, and those in
-    the ledger are not read twice.
+    That is the horizon, unless the cursor was moved since: entries that it skipped must still be compacted, and entries
+    in the ledger must not be read twice.
     """
     stated = _stated_end(view.ledger_id, find_metadata(reader.txn, view.ledger_id))
     with lacking_is_corrupt():
@@ -62,13 +62,13 @@ def compacted_floor(reader: EntryReader, topic: Topic, view: CompactedView) -> P
 
 
 def _stated_end(ledger_id: int, metadata: LedgerMetadata | None) -> Position | None:
-    """Return the position that the metadata of a compacted ledger says it reaches; raises EntryCorrupt."""
+    """Return ``pulsar/compactedTo`` in the metadata of a compacted ledger, None without it; raises EntryCorrupt."""
     raw = None if metadata is None else metadata.custom.get(COMPACTED_TO)
     return None if raw is None else decode_original_id(raw, f"ledger {ledger_id}, {COMPACTED_TO}")
 
 
 def readable_floor(reader: EntryReader, topic: Topic, view: CompactedView) -> Position:
-    """Return ``compacted_floor``; the horizon where the last entry of the compacted ledger cannot be read."""
+    """Return ``compacted_floor``, or the horizon if the last entry of the compacted ledger cannot be read."""
     try:
         return compacted_floor(reader, topic, view)
     except EntryCorrupt:
@@ -83,9 +83,9 @@ def with_last_entry(reader: EntryReader, view: CompactedView, floor: Position) -
 
 
 def find_skipped(reader: EntryReader, topic: Topic, floor: Position, horizon: Position) -> Position | None:
-    """Return the first entry after ``floor`` up to ``horizon`` that compaction would not have deleted, or an unreadable one.
+    """Return the first entry after ``floor`` up to ``horizon`` that compaction would have kept, or that is unreadable.
 
-    None: compacted reads miss nothing there.
+    None: there is no such entry, so compacted reads miss nothing.
     """
     first = topic.place(floor)
     markers = partial(map, topic.at_rank, range(first, topic.number_of_entries))
@@ -97,12 +97,12 @@ def find_skipped(reader: EntryReader, topic: Topic, floor: Position, horizon: Po
 
 
 def _is_deleted(message: Message) -> bool:
-    """Whether a message has no key or a null value."""
+    """Whether compaction considers a message deleted: it has no key, or a null value."""
     return message.key is None or message.null_value or not len(message.payload)
 
 
 def read_detached(reader: EntryReader, topic: Topic, ledger_id: int) -> CompactedView:
-    """Return the view that a topic would have in this compacted ledger.
+    """Return the view that a topic would have with ``ledger_id`` as its compacted ledger.
 
     Raises LedgerNotFound, MetadataCorrupt and EntryCorrupt, and Refused for another kind of ledger, or an incomplete
     one.
@@ -150,16 +150,15 @@ def _unfit(txn: Txn, topic: Topic, ledger: Ledger) -> str:
     return ""
 
 
-_LOOKED_AT_ENTRIES = 100  # from the end of a compacted ledger, for a batch that tells its form
+_LOOKED_AT_ENTRIES = 100  # entries at the end of a compacted ledger that are searched for a batch, which shows the form
 
 
 class CompactedLedgerFacts(Answer, frozen=True):
-    """The ledger that the cursor names.
+    """The compacted ledger that the cursor references.
 
-    ``unread_entries``: those after its recorded end, which no reader gets (2.11.0 closes some ledgers before their
-    last add). ``compacted_to``: the last position that its writer did not treat as deleted, None if the ledger does
-    not say. ``form``: of its last batch (``store.compaction.forms``), None if there is no batch among the last
-    entries, or it cannot be read.
+    ``unread_entries``: entries after its recorded end, which no reader gets (2.11.0 closes some ledgers before their
+    last add). ``compacted_to``: the last position that its writer did not consider deleted, None if not recorded.
+    ``form``: of its last batch (``store.compaction.forms``), None if there is no readable batch among the last entries.
     """
 
     ledger_id: int
@@ -172,7 +171,7 @@ class CompactedLedgerFacts(Answer, frozen=True):
 
 
 class LeakedLedger(Answer, frozen=True):
-    """A compacted ledger of this topic that nothing references: a compaction or a deletion that did not end."""
+    """A compacted ledger of this topic that nothing references, left by an interrupted compaction or deletion."""
 
     ledger_id: int
     entries: int
@@ -181,8 +180,11 @@ class LeakedLedger(Answer, frozen=True):
 
 
 class CompactionStatus(Answer, frozen=True):
-    """``horizon`` None: no ``__compaction`` cursor. ``since``: the entries after the horizon; ``uncounted_since`` of them are not here, and
-    their messages and bytes in no sum. ``problems``: sentences."""
+    """The state of a topic's compaction. ``horizon`` None: no ``__compaction`` cursor.
+
+    ``…_since``: entries after the horizon; the store lacks ``uncounted_since`` of them, whose messages and bytes are
+    not counted. ``problems``: sentences.
+    """
 
     JSON_OPTIONAL = ("uncounted_since",)
 
@@ -200,7 +202,8 @@ class CompactionStatus(Answer, frozen=True):
 
 
 def read_status(reader: EntryReader, topic: Topic, leaked: tuple[LeakedLedger, ...] | None = None) -> CompactionStatus:
-    """Return the state of a topic's compaction; ``leaked`` avoids another pass over all ledgers (``find_leaked``)."""
+    """Return the state of a topic's compaction; ``leaked``: the result of ``find_leaked`` if known, as it reads all
+    ledgers."""
     cursor = find_compaction_cursor(reader, topic)
     ledger_id = None if cursor is None else cursor.state.properties.get(COMPACTED_LEDGER)
     horizon = None if cursor is None else cursor.state.mark_delete
@@ -310,7 +313,7 @@ def _find_form(reader: EntryReader, view: CompactedView) -> str | None:
 def _compacted_to(
     reader: EntryReader, topic: Topic, ledger: ledgers.Ledger, horizon: Position
 ) -> tuple[Position | None, str]:
-    """Return the horizon in the ledger's own metadata, and how the cursor contradicts it."""
+    """Return the horizon in the ledger's metadata, and a sentence about how the cursor contradicts it, "" if it does not."""
     try:
         compacted_to = _stated_end(ledger.ledger_id, ledger.metadata)
     except EntryCorrupt as error:

@@ -1,7 +1,7 @@
-"""A compacted ledger against the log it was made from: what is missing in it, what should not be there, what differs.
+"""Comparing a compacted ledger with its topic: messages that are missing, should not be there, or differ.
 
-Both are read in order, side by side, in bounded memory. Where the first ledgers of the topic were trimmed, what the compacted
-ledger holds of them cannot be compared; it still must not hold a key that occurs later.
+Both are read in order, side by side, in bounded memory. Messages of trimmed ledgers cannot be compared, but must not
+have a key that occurs later in the topic.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class _Entry(Struct, frozen=True):
         return slots
 
     def indexes(self) -> list[int]:
-        """Return metadata field 31."""
+        """Return ``compacted_batch_indexes``, field 31 of the metadata."""
         raw = bytes(self.batch.data.data[self.row["meta_start"] : self.row["meta_end"]])
         return list(decode_metadata(raw, f"entry {self.position}").compacted_batch_indexes)
 
@@ -118,7 +118,7 @@ class _Entry(Struct, frozen=True):
         }
 
     def place_of(self, number: int) -> Position:
-        """Return the position of a message of the entry."""
+        """Return the position of the entry's message ``number``."""
         place = self.position
         return Position(place.ledger_id, place.entry_id, number) if self.row["kind"] == kernel.BATCH else place
 
@@ -130,7 +130,7 @@ class _Entry(Struct, frozen=True):
 
 
 class _Comparison:
-    """The second pass: compacted entries beside those of the topic, with the bits of the messages to keep."""
+    """The second pass, which compares compacted entries with the topic's; ``bits``: the messages that should be kept."""
 
     def __init__(self, found: forms.Verification, bits: Array, floor: Position) -> None:
         self._found = found
@@ -166,7 +166,7 @@ class _Comparison:
             self._next = next(self._kept, None)
 
     def _iter_kept(self, kept: MessageSource) -> Iterator[_Entry]:
-        """Yield the compacted entries, each checked as far as possible without the topic."""
+        """Yield the compacted entries, after the checks that do not need the topic."""
         before = Position(-1, -1)
         for batch in kept.batches():
             self._found.entries += len(batch.rows)
@@ -198,7 +198,7 @@ class _Comparison:
                 yield entry
 
     def _check_indexes(self, entry: _Entry) -> None:
-        """Field 31: ascending, in range, and equal to the payload's placeholders if it has any."""
+        """Add a finding unless field 31 is ascending, in range, and equal to the payload's placeholders if it has any."""
         row, place = entry.row, entry.position
         listed = entry.indexes()
         try:
@@ -254,9 +254,9 @@ class _Comparison:
             self._check_chunk(_Entry.of(batch, index), index in visited, fates[firsts[index] : firsts[index + 1]])
 
     def _check_chunk(self, original: _Entry, visited: bool, fates: Array) -> None:
-        """Note a message that stays without all of its chunks, as 4.0.8 leaves it: it cannot be joined."""
+        """Add a finding for a kept message without all of its chunks, as 4.0.8 leaves it: readers cannot join it."""
         uuid, place = uuid_of(original.batch, original.index), original.position
-        if original.row["chunk_id"] == 0:  # another message of the same uuid: producers without deduplication make some
+        if original.row["chunk_id"] == 0:  # another message: producers without deduplication may use a uuid again
             self._absent_chunks.pop(uuid, None)
         if not visited:
             self._absent_chunks.setdefault(uuid, place)
@@ -303,7 +303,7 @@ class _Comparison:
         self._missing(original, np.where(np.isin(np.arange(len(fates)), list(mine)), slot_kernel.OUT_BEFORE, fates))
 
     def _missing(self, original: _Entry, fates: Array) -> None:
-        """Note the messages of a topic's entry that should have been kept and are not there."""
+        """Add findings for the messages of a topic's entry that should have been kept and are missing."""
         place = original.position
         if original.row["kind"] == kernel.STRANGE:
             self._found.add(
@@ -319,7 +319,7 @@ class _Comparison:
             self._found.add(forms.MISSING, message, f"message {message}: the latest of key {key!r} is missing")
 
     def _unwanted(self, original: _Entry, number: int, fate: int) -> None:
-        """Note a message of an entry that is present but should not be."""
+        """Add a finding for a message that is present but should not be."""
         if fate == slot_kernel.KEYLESS:
             self._found.keyless += 1
             return
@@ -331,7 +331,7 @@ class _Comparison:
 
 
 def _why_strange(kept: _Entry) -> str:
-    """Return why the kernel cannot read a compacted entry, in the ordinary reader's words."""
+    """Return the ordinary reader's error for a compacted entry that the kernel cannot read."""
     place = kept.position
     try:
         for _ in explode(decode_message_entry(kept.batch.stored(kept.index), f"compacted entry of {place}"), place):

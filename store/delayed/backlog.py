@@ -1,4 +1,4 @@
-"""The delayed messages of a topic, from the topic's own entries: which wait, and since when none has to."""
+"""The delayed messages of a topic, read from the topic's entries."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ONE_BY_ONE_MAX = 1000
 
 
 class DelayScan:
-    """One run over parts of a topic. When it is over: how many entries were read, lie in no file, or are damaged."""
+    """A scan of parts of a topic for delayed messages, which counts the entries read, missing from all files, and damaged."""
 
     def __init__(self, reader: EntryReader, parts: Iterable[Part] = ()) -> None:
         from pulsar_admin.store.scan.entries import EntryScan
@@ -44,7 +44,7 @@ class DelayScan:
         return len(self.entry_scan.unreadable)
 
     def take(self, places: Places) -> DelayedRows:
-        """Return the delayed messages among the entries at these places, read in this process; note damaged ones."""
+        """Return the delayed messages among the entries at ``places``, read in this process; damaged entries are counted."""
         batch = self.entry_scan.without_damaged(self.entry_scan.read_places(places), places)
         self.entries += len(batch)
         due = batch.rows["deliver_at_ms"]
@@ -52,7 +52,7 @@ class DelayScan:
         return DelayedRows(due[chosen], batch.ledger_ids[chosen], batch.entry_ids[chosen])
 
     def take_found(self, places: Places, row: dict[str, bytes]) -> DelayedRows:
-        """Return the same from the result of ``ReadDelays``; doubtful entries are read again."""
+        """Return ``take(places)`` from the result ``row`` of ``ReadDelays``; entries that it doubts are read again here."""
         chosen = np.frombuffer(row["rows"], np.int32)
         self.entries += len(places)
         rows = DelayedRows(np.frombuffer(row["due_ms"], np.int64), places.ledger_ids[chosen], places.entry_ids[chosen])
@@ -64,9 +64,9 @@ class DelayScan:
 
 
 def read_due_times(reader: EntryReader, rows: DelayedRows) -> dict[tuple[int, int], int]:
-    """Return (ledger id, entry id) → the time that the entry itself asks for, in ms; entries that are lost or damaged have none.
+    """Return (ledger id, entry id) → ``deliverAtTime`` in the entry, in ms; lost and damaged entries are left out.
 
-    Few are read one by one, without what compiles kernels.
+    A few entries are read one by one, which avoids importing numba.
     """
     places = list(zip(rows.ledger_ids.tolist(), rows.entry_ids.tolist(), strict=True))
     if len(places) > _ONE_BY_ONE_MAX:
@@ -85,7 +85,8 @@ def read_due_times(reader: EntryReader, rows: DelayedRows) -> dict[tuple[int, in
 
 
 def read_delayed(scans: Sequence[DelayScan]) -> Iterator[tuple[DelayScan, DelayedRows]]:
-    """Yield (scan, delayed messages in no order) scan by scan, batch by batch; an engine reads for all scans at once."""
+    """Yield (scan, unsorted delayed messages) for each batch of each scan in turn; an engine reads for all scans in one
+    job."""
     engine = scans[0].entry_scan.reader.engine if scans else None
     if engine is None:
         yield from ((scan, scan.take(places)) for scan in scans for places in scan.entry_scan.groups())
@@ -107,7 +108,7 @@ def read_delayed(scans: Sequence[DelayScan]) -> Iterator[tuple[DelayScan, Delaye
 
 
 def intervals_of(topic: Topic, parts: Iterable[Part]) -> Intervals:
-    """Return parts as intervals of ranks, without ledgers that the topic no longer lists."""
+    """Return ``parts`` (ledger, first, last entry) as intervals of ranks, without ledgers that the topic no longer lists."""
     return union(
         (topic.rank(Position(ledger_id, first)), topic.rank(Position(ledger_id, last + 1)))
         for ledger_id, first, last in parts

@@ -1,8 +1,8 @@
-"""Building the index of a topic and subscription, in one transaction a subscription; reading its partitions, and cutting them narrower.
+"""Building the delayed-message index of a subscription, reading its partitions, and splitting them into narrower ones.
 
-Read are entries that wait and are not covered yet (after the index cursor, or returned by a reset). What leaves: entries that
-are covered and no longer wait. Ledgers are written first; then one transaction makes them known together with the directory and
-the index cursor, so a process killed at any instant leaves the index as it was.
+A build adds backlog entries that the index does not cover yet (after the index cursor, or returned by a reset) and
+removes covered entries that are acknowledged now. Ledgers are written first; then one transaction per subscription
+records them with the directory and the index cursor, so a process killed at any moment leaves the old index.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ if TYPE_CHECKING:
 
 
 class PartitionSource:
-    """The messages of one index, by due time; each partition is read from its ledgers when its time is asked for.
+    """The messages of one index by due time; a partition's ledgers are only read when a requested time overlaps it.
 
-    Partitions may overlap: those made before the granularity grew are inside newer ones. A partition wider than the
-    requested time is split: messages due at other times are skipped.
+    Partitions may overlap: those built before the granularity was raised are inside newer ones. Messages of a partition
+    that are due outside the requested time are skipped.
     """
 
     def __init__(self, reader: EntryReader, index: Index) -> None:
@@ -66,8 +66,7 @@ class PartitionSource:
         return rows.take(slice(*edges))
 
     def next_time_ms(self, start_ms: int) -> int | None:
-        """Return the beginning of the first partition that ends after ``start_ms``, but at least ``start_ms``; None:
-        there is no such partition."""
+        """Return the start of the first partition that ends after ``start_ms``, at least ``start_ms``; None without one."""
         for index in range(bisect_left(self._starts, start_ms - self._widest_ms), len(self._starts)):
             if self._partitions[index].end_ms > start_ms:
                 return max(self._starts[index], start_ms)
@@ -115,14 +114,14 @@ def _lost(index: Index, ledger_id: int, why: str) -> IndexCorrupt:
 
 _CLAIMS = {COMPONENT: b"delayed-message-index"}
 LEDGERS_MAX = 4
-"""Ledgers of a partition before they are written as one."""
+"""A partition with this many ledgers is rewritten as one ledger when messages are added."""
 TURN_ENTRIES = 1 << 24
 TURN_MOST = 4096
 _T = TypeVar("_T")
 
 
 class BuildResult(Answer, frozen=True):
-    """The result of a build. ``added`` and ``removed``: messages; ``read``: entries of the topic that were looked at."""
+    """The result of a build. ``added`` and ``removed``: messages; ``read``: entries of the topic that were read."""
 
     topic: str
     subscription: str
@@ -140,9 +139,9 @@ class BuildResult(Answer, frozen=True):
 
 
 class Draft(Struct):
-    """A new state of an index before it is written. ``writes``: what goes into new ledgers, one per partition.
+    """A new state of an index that is not written yet. ``writes``: the rows for new ledgers, one ledger per partition.
 
-    ``keeps``: partitions that stay as they are; those that also have new rows get one more ledger. ``source``: the old index.
+    ``keeps``: the old partitions to keep; one that also has new rows gets another ledger. ``source``: the old index.
     """
 
     index: Index
@@ -157,12 +156,12 @@ class Draft(Struct):
 
 
 def rules_of(txn: Txn, topic: Topic) -> IndexRules:
-    """Return the widths that apply to a topic: its namespace's, else the defaults."""
+    """Return the index widths that apply to a topic: its namespace's, otherwise the defaults."""
     return find_rules(txn, topic.name.namespace) or DEFAULT_RULES
 
 
 class WantedIndex(Struct, frozen=True):
-    """A subscription whose index is to be built; ``entries`` and ``bytes`` of the topic: what reading it takes at most."""
+    """A subscription whose index is to be built; ``entries`` and ``bytes``: of its topic, the most that must be read."""
 
     topic: TopicName
     subscription: str
@@ -171,12 +170,12 @@ class WantedIndex(Struct, frozen=True):
 
     @staticmethod
     def of(topic: Topic, cursor: Cursor) -> WantedIndex:
-        """Return the subscription of a cursor."""
+        """Return the wanted index for a cursor of a topic."""
         return WantedIndex(topic.name, cursor.name, topic.number_of_entries, topic.total_size_bytes)
 
 
 def iter_turns(chosen: Iterable[_T], entries_of: Callable[[_T], int]) -> Iterator[list[_T]]:
-    """Yield those that are read together: a killed build loses the reading of one turn, and so much lies in a temporary file."""
+    """Yield lists of items to be read together, limited so that a killed build loses little and temporary files stay small."""
     turn: list[_T] = []
     entries = 0
     for wanted in chosen:
@@ -190,9 +189,10 @@ def iter_turns(chosen: Iterable[_T], entries_of: Callable[[_T], int]) -> Iterato
 
 
 def draft_index(reader: EntryReader, wanted: WantedIndex, now_ms: int, file: RunFile, *, rebuild: bool) -> Draft:
-    """Return the future index without the entries that must still be read, which ``read_drafts`` and ``finish_draft`` add.
+    """Return the draft of an index, still without the entries that ``read_drafts`` must read; then call
+    ``finish_draft``.
 
-    ``file`` takes the rows beyond memory; ``rebuild`` ignores the old index. Raises TopicNotFound,
+    ``file`` holds the rows that exceed memory; ``rebuild`` ignores the old index. Raises TopicNotFound,
     SubscriptionNotFound, IndexCorrupt, Unsupported, DiskFull.
     """
     topic = read_topic(reader.txn, wanted.topic)
@@ -200,7 +200,7 @@ def draft_index(reader: EntryReader, wanted: WantedIndex, now_ms: int, file: Run
     old = None if rebuild else find_index(reader.txn, topic.name, cursor.name)
     rules = rules_of(reader.txn, topic)
     if old is not None and rules.tick_ms < old.rules.tick_ms:
-        old = None  # its times are rounded down too far; the entries have them whole
+        old = None  # its times are rounded to a longer tick; the entries have the exact ones
     pending = pending_intervals(topic, cursor.state)
     covered = () if old is None else intervals_of(topic, old.covered)
     index = Index(topic.name, cursor.name, rules, topic.last_confirmed, now_ms, parts_of(topic, pending))
@@ -213,7 +213,7 @@ def draft_index(reader: EntryReader, wanted: WantedIndex, now_ms: int, file: Run
 
 
 def read_drafts(drafts: Sequence[Draft]) -> None:
-    """Read the entries that drafts lack; with an engine those of all drafts together. Raises DiskFull."""
+    """Read the entries that the drafts lack, with an engine those of all drafts in one job. Raises DiskFull."""
     of_scan = {id(draft.scan): draft for draft in drafts}
     for scan, rows in read_delayed([draft.scan for draft in drafts]):
         draft = of_scan[id(scan)]
@@ -222,7 +222,7 @@ def read_drafts(drafts: Sequence[Draft]) -> None:
 
 
 def _take_over(draft: Draft, source: PartitionSource, old: Index, topic: Topic, pending: Intervals) -> None:
-    """Keep the old partitions; those that lost messages, or are wider than partitions are now, are written anew."""
+    """Add the old partitions to the draft; those with acknowledged messages, or wider than the granularity, are rewritten."""
     lost = bool(subtract(intervals_of(topic, old.covered), pending)) or any(
         topic.ledger(ledger_id) is None for ledger_id, _, _ in old.covered
     )
@@ -241,7 +241,7 @@ def _take_over(draft: Draft, source: PartitionSource, old: Index, topic: Topic, 
 
 
 def finish_draft(draft: Draft) -> Draft:
-    """Put partitions that would get too many ledgers together; the reader is not needed any more. Raises IndexCorrupt."""
+    """Rewrite partitions that would get too many ledgers; afterwards the reader may be closed. Raises IndexCorrupt."""
     for start_ms in list(draft.writes.counts):
         kept = draft.keeps.get(start_ms)
         if kept is not None and (len(kept.ledgers) >= LEDGERS_MAX or kept.width_ms != draft.index.rules.granularity_ms):
@@ -256,8 +256,8 @@ def finish_draft(draft: Draft) -> Draft:
 def apply_draft(store: Store, draft: Draft, commits: int = 0) -> Index:
     """Write a draft's ledgers, then record them and the directory in one transaction; return the new index.
 
-    The store is open for writing; ``commits``: transactions that the caller committed since the draft. Raises
-    StalePlan if there were others, DiskFull.
+    The store is open for writing; ``commits``: the number of transactions that the caller committed since the draft.
+    Raises StalePlan if there were any others, DiskFull.
     """
     with write_ledgers(store, ledgers_of(draft)) if draft.writes else nullcontext() as written:
         index = written_index(draft, () if written is None else written.ledgers)
@@ -274,14 +274,17 @@ def apply_draft(store: Store, draft: Draft, commits: int = 0) -> Index:
 
 
 def ledgers_of(draft: Draft) -> Iterator[tuple[LedgerSpec, Iterator[bytes]]]:
-    """Yield the ledgers that a draft writes, one per partition, in time order; take the entries of one before the next."""
+    """Yield (spec, entries) of the ledgers that a draft writes, one per partition, in time order.
+
+    The entries of a ledger must be consumed before the next ledger is requested.
+    """
     for _, pieces in groupby(draft.writes.pieces(), key=lambda piece: piece[0]):
         entries = (entry for _, rows in pieces for entry, _ in iter_encoded(rows, draft.index.rules.tick_ms))
         yield LedgerSpec(_CLAIMS), entries
 
 
 def written_index(draft: Draft, ledgers: Sequence[WrittenLedger]) -> Index:
-    """Return the index of a draft whose ledgers were written as ``ledgers``."""
+    """Return the draft's index with the partitions in ``ledgers``, which were written for ``draft.writes`` in time order."""
     partitions = dict(draft.keeps)
     for (start_ms, messages), ledger in zip(sorted(draft.writes.counts.items()), ledgers, strict=True):
         kept = partitions.get(start_ms)
@@ -316,14 +319,14 @@ def build_indexes(
     engine: Engine | None,
     chosen: Sequence[WantedIndex],
     now_ms: int,
-    each: Callable[..., Iterator[Any]],  # Any: what it is asked of each
+    each: Callable[..., Iterator[Any]],  # Any: the result of ``work``
     *,
     rebuild: bool,
     dry_run: bool,
 ) -> Iterator[BuildResult]:
-    """Build or update indexes: the entries of a turn are read together, then each index is written in a transaction of its own.
+    """Build or update indexes: entries for several are read together, then each is written in its own transaction.
 
-    ``each(items, work, alone=…)`` works on the items of a turn, and goes on after errors unless the only one has it.
+    ``each(items, work, alone=…)`` yields the results of ``work``, and continues after the error of an item unless ``alone``.
     """
     alone = len(chosen) == 1
     for turn in iter_turns(chosen, lambda wanted: wanted.entries):
@@ -348,7 +351,10 @@ Drafts = Sequence[tuple[Index, Draft]]
 
 
 def plan_split(store: Store, txn: Txn, namespace: NamespaceName, rules: IndexRules, now_ms: int) -> Plan | WritingPlan:
-    """Plan enabling a namespace's rules and cutting wider partitions, as one change; raises InvalidValue."""
+    """Plan enabling delayed delivery with the widths ``rules`` and splitting wider partitions, as one change.
+
+    Raises InvalidValue.
+    """
     enabling = plan_enable(txn, namespace, rules, now_ms, split=True)
     if next(iter_wide(txn, namespace, rules), None) is None:
         return enabling
@@ -372,7 +378,10 @@ def plan_split(store: Store, txn: Txn, namespace: NamespaceName, rules: IndexRul
 
 
 def draft_split(reader: EntryReader, index: Index, rules: IndexRules, file: RunFile) -> Draft:
-    """Return an index with its wide partitions cut; ``file`` takes the rows beyond memory. Raises IndexCorrupt, DiskFull."""
+    """Return the draft of an index whose partitions are at most as wide as ``rules`` say.
+
+    ``file`` holds the rows that exceed memory. Raises IndexCorrupt, DiskFull.
+    """
     source = PartitionSource(reader, index)
     draft = Draft(replace(index, rules=rules), DelayScan(reader), reader.txn.id, SortedRuns(file, rules), source=source)
     for partition in index.partitions:
@@ -386,7 +395,7 @@ def draft_split(reader: EntryReader, index: Index, rules: IndexRules, file: RunF
 
 
 def split_of(index: Index, draft: Draft) -> SplitIndex:
-    """Return what a split does to an index."""
+    """Return the number of partitions of an index before and after a split, for a report."""
     after = len(draft.keeps.keys() | draft.writes.counts.keys())
     return SplitIndex(str(index.topic), index.subscription, index.messages, len(index.partitions), after)
 

@@ -1,4 +1,6 @@
-"""Plans and forecasts of expiring cursors by an age, a position, or the TTL in force; delayed messages that go before they are due."""
+"""Plans and forecasts of expiring cursors by age, position or the TTL in force, with delayed messages dropped before
+they are due.
+"""
 
 from __future__ import annotations
 
@@ -29,14 +31,16 @@ if TYPE_CHECKING:
 
 _UNREADABLE = (errors.SourceChanged, errors.EntryLogCorrupt, errors.NotWritable)
 LOOKED_AT_MAX = 1_000_000
-"""Entries that are looked at where no policy speaks of delays: a second's work; beyond, the user is told."""
+"""Entries searched for delayed messages if no policy mentions delays, about a second's work; a warning tells of more.
+"""
 _EVICTS = "{}: the backlog quota {} evicts delayed messages like any others"
 
 
 def with_not_due(reader: EntryReader, move: CursorMove, now_ms: int, ttl_ms: int | None) -> CursorMove:
-    """Return an expiry with the messages that it drops before they are due and, with ``ttl_ms``, those of the rest that the TTL will.
+    """Return ``move``, an expiry, with the delayed messages that it drops early added to its details and warnings.
 
-    Reads the heads of these entries, unless delayed delivery is switched off for the topic.
+    With ``ttl_ms``, also those of the remaining messages that the TTL will drop early. Reads the heads of these
+    entries, unless a policy disables delayed delivery for the topic.
     """
     dropped = subtract(pending_intervals(move.topic, move.cursor.state), pending_intervals(move.topic, move.state))
     delays = DelayLoss()
@@ -53,9 +57,9 @@ def with_not_due(reader: EntryReader, move: CursorMove, now_ms: int, ttl_ms: int
                 delays = replace(delays, not_due=not_due_of(early))
                 warnings += _texts(early, move.cursor.name, "delayed messages go before they are due")
             if ttl_ms is not None:
-                conflict, said = ttl_conflict(reader, move.topic, replace(move.cursor, state=move.state), ttl_ms)
+                conflict, texts = ttl_conflict(reader, move.topic, replace(move.cursor, state=move.state), ttl_ms)
                 delays = replace(delays, ttl_conflict=conflict)
-                warnings += said
+                warnings += texts
         except _UNREADABLE as error:
             warnings.append(f"whether delayed messages go before they are due is unknown: {error.message}")
         found_some = bool(delays.not_due or delays.ttl_conflict)
@@ -67,7 +71,7 @@ def with_not_due(reader: EntryReader, move: CursorMove, now_ms: int, ttl_ms: int
 
 
 def _too_many(txn: Txn, topic: Topic, cursor: Cursor, intervals: Intervals) -> str:
-    """Return a warning if more entries would have to be read than is done without a policy that delays; empty: they are few enough."""
+    """Return the warning that the intervals are too long to be searched if no policy mentions delays, otherwise ""."""
     entries = sum(stop - start for start, stop in intervals)
     if entries <= LOOKED_AT_MAX or _policy_delays(txn, topic.name):
         return ""
@@ -104,7 +108,7 @@ def forecast_warnings(reader: EntryReader, topic: Topic, cursor: Cursor, ttl_ms:
 
 
 def _policy_delays(txn: Txn, topic: TopicName) -> bool:
-    """Whether a policy, not the broker's default, delays messages of a topic, or may: one that is damaged."""
+    """Whether a policy for delayed delivery is in force other than the broker's default; a damaged one counts."""
     try:
         return find_delivery(txn, topic) is not None
     except errors.MetadataCorrupt:
@@ -112,9 +116,9 @@ def _policy_delays(txn: Txn, topic: TopicName) -> bool:
 
 
 def find_evicting_quotas(txn: Txn, topic: TopicName, *, assumed: bool) -> list[str]:
-    """Return the types of the backlog quotas in force that drop messages of a topic, if a policy delays messages or delays are assumed.
+    """Return the types of the backlog quotas in force that evict messages, [] unless a policy for delays is in force.
 
-    Empty if policies are damaged.
+    With ``assumed``, delays need no policy. [] if policies are damaged.
     """
     try:
         if not assumed and find_delivery(txn, topic) is None:
@@ -125,7 +129,7 @@ def find_evicting_quotas(txn: Txn, topic: TopicName, *, assumed: bool) -> list[s
 
 
 def not_due_of(early: TooEarly) -> DroppedEarly | None:
-    """Return the messages in a report's form, None if there are none."""
+    """Return the messages as a report has them, None if there are none."""
     if not early.messages:
         return None
     return DroppedEarly(early.messages, tuple(DueMessage(one.position, one.due_ms) for one in early.first))
@@ -150,7 +154,7 @@ EXPIRE_ALL = ChangeKind("topics expire-all-subscriptions", EXPIRE.words)
 
 
 def plan_expiries(reader: EntryReader, kind: ChangeKind, cursors: Cursors, request: resets.ExpiryRequest) -> Plan:
-    """Return one plan, all or none, for the requested expiry.
+    """Return one plan, all or none, for expiring ``cursors`` as requested.
 
     Raises InvalidValue, NothingMatches (no TTL, or see ``check_expiries_meet``), LedgerNotFound, EntryNotFound, and
     Refused for a cursor of the broker's own.
@@ -186,7 +190,7 @@ def _moves(reader: EntryReader, cursors: Cursors, request: resets.ExpiryRequest)
 
 
 def _earlier(request: resets.ExpiryRequest, earlier_ms: int) -> resets.ExpiryRequest:
-    """Return the request of so much earlier."""
+    """Return the request as it would be ``earlier_ms`` earlier: its now and a time limit are moved."""
     limit = request.limit
     if isinstance(limit, resets.Before):
         limit = replace(limit, time_ms=max(limit.time_ms - earlier_ms, 0))
@@ -223,9 +227,9 @@ def _read_ttls(reader: EntryReader, topics: Iterable[Topic]) -> dict[Topic, Mess
 
 
 class ForecastInterval(Answer, frozen=True):
-    """A row of a forecast with the command line's keys; ``ttl`` in seconds, ``ttl_source`` None where an age was given.
+    """A row of a forecast with the command line's keys; ``ttl`` in seconds, ``ttl_source`` None if an age was given.
 
-    ``uncounted_entries``: those that are not here, whose messages and bytes are in no sum; None for none.
+    ``uncounted_entries``: entries that the store lacks, whose messages and bytes are not counted; None if none.
     """
 
     JSON_OPTIONAL = ("uncounted_entries",)
@@ -244,7 +248,10 @@ class ForecastInterval(Answer, frozen=True):
 
 
 class Forecast(Answer, frozen=True):
-    """What a TTL drops from one cursor and when; ``ttl_source`` None if an age was given. ``warnings`` concern delayed messages."""
+    """The messages that a TTL will drop from one cursor, by time; ``ttl_source`` None if an age was given instead of a TTL.
+
+    ``warnings`` concern delayed messages.
+    """
 
     topic: TopicName
     subscription: str
@@ -255,7 +262,7 @@ class Forecast(Answer, frozen=True):
 
     @property
     def intervals(self) -> Iterator[ForecastInterval]:
-        """The rows, each with whose it is."""
+        """The rows with topic, subscription and TTL."""
         for row in self.rows:
             yield ForecastInterval(
                 str(self.topic),
@@ -275,10 +282,10 @@ class Forecast(Answer, frozen=True):
 def forecast_expiries(
     reader: EntryReader, cursors: Cursors, request: resets.ExpiryRequest, ahead_ms: int, interval_ms: int | None
 ) -> Iterator[Forecast]:
-    """Yield what expires from each cursor from now on until ``ahead_ms``, by the requested age or TTL.
+    """Yield what will expire from each cursor in the next ``ahead_ms``, by the requested age or TTL.
 
-    ``interval_ms`` per row: by default a 24th. A cursor without a TTL is skipped. Raises InvalidValue, NothingMatches
-    (no TTL at all), and Refused for a cursor of the broker's own.
+    ``interval_ms``: the time of one row, by default a 24th of ``ahead_ms``. A cursor without a TTL is skipped. Raises
+    InvalidValue, NothingMatches (no cursor has a TTL), and Refused for one of the broker's own cursors.
     """
     for topic, cursor in cursors:
         _check_expirable(topic, cursor.name)
@@ -293,9 +300,9 @@ def forecast_expiries(
         ttl_ms = given_ms if ttl is None else ttl.seconds * 1000
         if ttl_ms <= 0:
             continue
-        asked = ForecastQuestion(
+        question = ForecastQuestion(
             request.now_ms, ttl_ms, ahead_ms, width_ms, request.rule, request.clock, request.broker
         )
         warnings = tuple(forecast_warnings(reader, topic, cursor, ttl_ms))
-        rows = tuple(iter_forecast(reader, topic, cursor, asked))
+        rows = tuple(iter_forecast(reader, topic, cursor, question))
         yield Forecast(topic.name, cursor.name, ttl_ms, None if ttl is None else ttl.source, rows, warnings)

@@ -1,4 +1,4 @@
-"""Delayed messages of any number put in order in bounded memory, and cut into partitions as they are read."""
+"""Sorting any number of delayed messages in bounded memory, and splitting them into partitions when they are read."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -15,14 +15,15 @@ MEMORY_ROWS = 1 << 20  # of all runs together, before they go to disk
 
 
 def open_runs() -> RunFile:
-    """Return where runs are kept while its block lasts."""
+    """Return the temporary file for runs, to be used in a ``with`` block."""
     return RunFile(MEMORY_ROWS)
 
 
 class SortedRuns(Struct):
-    """Rows added in any order, returned in order: all of them, or, as a time wheel's source, those of some time.
+    """Rows that are added in any order and read in order: all of them, or those due in a given time
+    (``WaitingMessages``).
 
-    ``counts``: partition start → rows, by the rules' granularity.
+    ``counts``: partition start in ms → number of rows, for partitions of the rules' granularity.
     """
 
     file: RunFile
@@ -36,7 +37,7 @@ class SortedRuns(Struct):
         return self.counts.total()
 
     def add(self, rows: DelayedRows) -> None:
-        """Add rows, with their times rounded down to the tick; raises DiskFull."""
+        """Add rows, rounding their times down to the tick; raises DiskFull."""
         if not len(rows):
             return
         tick_ms = self.rules.tick_ms
@@ -50,7 +51,7 @@ class SortedRuns(Struct):
             self.flush()
 
     def flush(self) -> None:
-        """Write the rows added since the last run as a new run."""
+        """Write the rows added since the last flush as a new sorted run."""
         if self._pending:
             pending, self._pending, self._pending_rows = self._pending, [], 0
             columns = zip(*((part.times_ms, part.ledger_ids, part.entry_ids) for part in pending), strict=True)
@@ -69,7 +70,7 @@ class SortedRuns(Struct):
         return min((run.first_of(row) for run, row in firsts if row < run.rows), default=None)
 
     def pieces(self) -> Iterator[tuple[int, DelayedRows]]:
-        """Yield (partition start, rows) in order; a large partition in pieces of ``ENTRY_MESSAGES_MAX``, its last one smaller."""
+        """Yield (partition start, rows) in order; a partition in pieces of ``ENTRY_MESSAGES_MAX`` rows, except the last."""
         self.flush()
         at, held = 0, no_rows()
         for chunk in merged(self._runs, 3, _in_order, MEMORY_ROWS):
@@ -86,7 +87,7 @@ class SortedRuns(Struct):
 
 
 def cut(rows: DelayedRows, width_ms: int) -> Iterator[tuple[int, DelayedRows]]:
-    """Yield (start, rows) of each partition that has any, in time order."""
+    """Yield (start, rows) of each partition of ``width_ms`` that has rows, in time order."""
     starts = rows.times_ms // width_ms
     for low, high in runs_of(starts):
         yield int(starts[low]) * width_ms, rows.take(slice(low, high))

@@ -1,4 +1,4 @@
-"""The delayed messages of a subscription under the policy in force, those that TTL and quotas drop before they are due, and the sum."""
+"""Summaries of the delayed messages of subscriptions under the policy in force, and of policies that drop them early."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -28,19 +28,20 @@ from pulsar_admin.store.wording import Answer, counted
 
 
 def evicting_quotas(quotas: Mapping[str, QuotaInForce]) -> tuple[str, ...]:
-    """Return the types of the quotas in force that drop delayed messages like any others."""
+    """Return the types of the quotas in force that evict the backlog, delayed messages included."""
     return tuple(kind for kind, limit in quotas.items() if limit.quota.policy == EVICTION)
 
 
 def due_counts(waiting: Waiting, now_ms: int) -> dict[str, int]:
-    """Return how many messages are due now, within an hour, two hours and a day, and later."""
+    """Return how many messages are due ``now``, ``within1h``, ``within2h``, ``within1d`` (each including those before),
+    ``later``."""
     limits = {"now": 0, "within1h": 3_600_000, "within2h": 7_200_000, "within1d": 86_400_000}
     counts: dict[str, Any] = {name: waiting.count_before(now_ms + ahead + 1) for name, ahead in limits.items()}
     return {**counts, "later": waiting.messages - counts["within1d"]}
 
 
 class Delivery(Struct, frozen=True):
-    """What a cursor waits for, and the policy that delays it (None: a broker's default)."""
+    """The delayed messages of a cursor, and the policy in force (None: the broker's default)."""
 
     topic: Topic
     cursor: Cursor
@@ -50,7 +51,7 @@ class Delivery(Struct, frozen=True):
 
 
 class IndexSummary(Answer, frozen=True):
-    """The index of one subscription: its end, its lag, and its size."""
+    """The index of one subscription: the position up to which it was built, its lag, and its size."""
 
     cursor: str
     lag_entries: int
@@ -64,10 +65,10 @@ class IndexSummary(Answer, frozen=True):
 
 
 class DelayedSummary(Answer, frozen=True):
-    """A delayed backlog. ``due``: how many are due ``now``, ``within1h``, ``within2h``, ``within1d``, and ``later``.
+    """The delayed messages in a subscription's backlog. ``due``: see ``due_counts``.
 
-    ``trackers``: estimates for a broker's own trackers; ``ttl_conflict`` and ``evicting_quotas``: policies that drop
-    messages first.
+    ``trackers``: estimates of a broker's own trackers; ``ttl_conflict`` and ``evicting_quotas``: policies that drop
+    messages before they are due.
     """
 
     topic: str
@@ -87,8 +88,10 @@ class DelayedSummary(Answer, frozen=True):
 def open_deliveries(
     reader: EntryReader, cursors: Sequence[tuple[Topic, Cursor]], file: RunFile, now_ms: int
 ) -> Iterator[Delivery]:
-    """Yield the messages that each cursor waits for under the policy in force, valid while ``file`` is open; all at once
-    if the policy disables delays."""
+    """Yield the delayed messages of each cursor under the policy in force; all are due now if the policy disables delays.
+
+    Valid while ``file`` is open.
+    """
     for (topic, cursor), waiting in zip(cursors, open_waiting(reader, cursors, file), strict=True):
         in_force = find_delivery(reader.txn, topic.name)
         if in_force is None or in_force.delivery.active or not waiting.messages:
@@ -102,14 +105,17 @@ def open_deliveries(
 
 
 def check_delivery(txn: Txn, topic: Topic, cursor: Cursor) -> tuple[Topic, Cursor]:
-    """Return a topic and cursor that ``open_deliveries`` can open; raises IndexCorrupt, MetadataCorrupt, Unsupported."""
+    """Return ``topic`` and ``cursor`` if ``open_deliveries`` can read their policy and index.
+
+    Raises IndexCorrupt, MetadataCorrupt, Unsupported.
+    """
     find_delivery(txn, topic.name)
     find_index(txn, topic.name, cursor.name)
     return topic, cursor
 
 
 def summarize(reader: EntryReader, delivery: Delivery, now_ms: int) -> DelayedSummary:
-    """Return the summary of the backlog of a delivery; raises IndexCorrupt, MetadataCorrupt."""
+    """Return the summary of a cursor's delayed messages; raises IndexCorrupt, MetadataCorrupt."""
     topic, cursor, waiting, in_force = delivery.topic, delivery.cursor, delivery.waiting, delivery.in_force
     policy = None if in_force is None else in_force.delivery
     edges = waiting.edges()

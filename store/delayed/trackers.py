@@ -1,11 +1,10 @@
-"""What real brokers keep of a delayed backlog: buckets in ledgers (pulsar.md §5.3), what their
-trackers need after a restart, and whether buckets and our index say what entries and acknowledgements say.
+"""Real brokers' trackers of delayed messages: their bucket snapshots in ledgers (pulsar.md §5.3), the memory and time
+that they need after a restart, and whether buckets and this store's index agree with entries and acknowledgements.
 
-Read from Pulsar 4.0.8 (``InMemoryDelayedDeliveryTracker``, ``TripleLongPriorityQueue``, ``SegmentedLongArray``,
-``BucketDelayedDeliveryTracker``, ``ImmutableBucket``, ``PersistentDispatcherMultipleConsumers``); brokers after 4.0 keep bitmaps by
-trimmed time in memory.
-The size of a queue is exact; that of maps and bitmaps assumes a 64-bit JVM with compressed pointers. How fast entries are read
-again depends on bookies and network: ``ENTRIES_PER_SECOND`` is an assumption.
+Upstream (4.0.8): ``InMemoryDelayedDeliveryTracker``, ``TripleLongPriorityQueue``, ``SegmentedLongArray``,
+``BucketDelayedDeliveryTracker``, ``ImmutableBucket``, ``PersistentDispatcherMultipleConsumers``; brokers after 4.0 keep
+bitmaps by trimmed time in memory. The size of a queue is exact; that of maps and bitmaps assumes a 64-bit JVM with
+compressed pointers. How fast entries are read again depends on bookies and network: ``ENTRIES_PER_SECOND`` is an assumption.
 """
 
 from __future__ import annotations
@@ -45,7 +44,10 @@ from pulsar_admin.store.wording import Answer, counted, one_line
 
 
 class Bucket(Struct, frozen=True):
-    """A bucket as its pointer names it. ``rows`` None: its ledger cannot be read, ``problem`` says why."""
+    """A bucket that a cursor property references.
+
+    ``rows`` None: its ledger cannot be read, for the reason ``problem``.
+    """
 
     key: str
     first_ledger_id: int
@@ -57,7 +59,7 @@ class Bucket(Struct, frozen=True):
 
 
 def iter_buckets(reader: EntryReader, cursor: Cursor) -> Iterator[Bucket]:
-    """Yield the buckets to which a cursor's properties point; a problem is a field of its bucket, never raised."""
+    """Yield the buckets that a cursor's properties reference; one that cannot be read has a ``problem``, nothing is raised."""
     for key, value in sorted(cursor.info.cursor_properties.items()):
         ledgers = parse_bucket_key(key)
         if ledgers is None:
@@ -77,7 +79,7 @@ def iter_buckets(reader: EntryReader, cursor: Cursor) -> Iterator[Bucket]:
 
 
 def _read(reader: EntryReader, ledger_id: int) -> DelayedRows:
-    """Return the messages in a bucket's ledger; raises EntryCorrupt if segment and metadata contradict each other."""
+    """Return the messages in a bucket's ledger; raises EntryCorrupt if a segment and its metadata list different ones."""
     where = f"bucket ledger {ledger_id}"
     parts = []
     for number, segment in enumerate(decode_snapshot_metadata(reader.read(ledger_id, 0).payload, f"{where}:0"), 1):
@@ -94,7 +96,7 @@ def _read(reader: EntryReader, ledger_id: int) -> DelayedRows:
 
 
 def iter_leaked(reader: EntryReader, topics: frozenset[TopicName]) -> Iterator[tuple[int, str, str]]:
-    """Yield (ledger id, topic, cursor) of bucket ledgers that no cursor points to: the broker forgot to delete them."""
+    """Yield (ledger id, topic, cursor) of bucket ledgers that no cursor references: a broker failed to delete them."""
     names = {str(topic) for topic in topics} | {topic.path.removeprefix("/managed-ledgers/") for topic in topics}
     for ledger_id in iter_ledger_ids(reader.txn):
         if find_owners(reader.txn, ledger_id):
@@ -116,7 +118,7 @@ _SEGMENT_MESSAGES, _SEGMENT_MS = 5000, 300_000  # of a bucket's snapshot: delaye
 
 
 class Tracker(Answer, frozen=True):
-    """The cost of one kind of tracker: memory, and the entries it reads again before it is complete, which takes ``rebuild_ms``."""
+    """The cost of one kind of tracker: its memory, and the entries that it reads again after a restart, in ``rebuild_ms``."""
 
     name: str
     memory_bytes: int
@@ -133,7 +135,7 @@ class Tracker(Answer, frozen=True):
 def estimate_trackers(
     reader: EntryReader, topic: Topic, cursor: Cursor, waiting: Waiting, tick_ms: int
 ) -> tuple[Tracker, ...]:
-    """Return estimates of the trackers for the waiting messages, on a broker with this tick. One window at a time is in memory."""
+    """Return the estimated cost of each kind of tracker for the waiting messages on a broker with this tick."""
     pending = pending_intervals(topic, cursor.state)
     backlog = extent_of(reader.txn, topic, pending).entries
     buckets = list(iter_buckets(reader, cursor))
@@ -156,10 +158,10 @@ def estimate_trackers(
 
 
 def queue_bytes(messages: int) -> int:
-    """Return the memory of a ``TripleLongPriorityQueue`` after this many were added.
+    """Return the memory of a ``TripleLongPriorityQueue`` after ``messages`` were added.
 
-    Three longs a message; the array begins with 16 messages, doubles up to 256 longs, grows by half up to a segment of 2 M longs
-    (16 MiB), and then by segments.
+    A message is three longs; the array begins with room for 16 messages, doubles up to 256 longs, grows by half up to a
+    segment of 2 M longs (16 MiB), and then by segments.
     """
     capacity = _FIRST_BYTES
     while capacity < messages * _TRIPLE_BYTES:
@@ -171,7 +173,7 @@ def queue_bytes(messages: int) -> int:
 
 
 def bitmap_bytes(windows: Iterable[DelayedRows], tick_ms: int) -> int:
-    """Return the memory of trimmed time → ledger → bitmap; times are trimmed by floor(log2(tick)) bits."""
+    """Return the memory of a map trimmed time → ledger → bitmap, whose times lack their lowest floor(log2(tick)) bits."""
     total = 0
     for rows in windows:
         trimmed = rows.times_ms >> (tick_ms.bit_length() - 1)
@@ -184,7 +186,10 @@ def bitmap_bytes(windows: Iterable[DelayedRows], tick_ms: int) -> int:
 
 
 def _bucket_bytes(buckets: list[Bucket], outside: int) -> int:
-    """Return queue and bitmaps: of the last, mutable bucket all it holds; of each sealed one per segment, and all its bitmaps."""
+    """Return the memory of a ``BucketDelayedDeliveryTracker``: its queue and bitmaps.
+
+    The queue holds the first segment of each sealed bucket and all of the mutable one, which has the ``outside`` messages.
+    """
     loaded = bitmaps = 0
     for bucket in buckets:
         rows = bucket.rows
@@ -204,7 +209,7 @@ _ENTRY_BITS = 32  # no ledger of Pulsar is longer
 
 
 class _Column:
-    """Numbers of a column that grows in place: pieces put together at the end would need twice the memory."""
+    """A column of numbers that grows in place, as joining pieces at the end would need twice the memory."""
 
     def __init__(self) -> None:
         self._whole: Array = np.zeros(1 << 16, np.int64)
@@ -225,7 +230,10 @@ class _Column:
 
 
 class MessagePlaces(Struct, frozen=True):
-    """Messages in order of their places, 16 bytes each. ``keys``: number of the ledger in ``ledger_ids`` << 32 | entry id."""
+    """Messages in order of (ledger, entry), 16 bytes each.
+
+    ``keys``: index of the ledger in ``ledger_ids`` << 32 | entry id.
+    """
 
     ledger_ids: Array  # i64, ascending
     keys: Array  # i64, ascending
@@ -236,7 +244,7 @@ class MessagePlaces(Struct, frozen=True):
 
     @staticmethod
     def of(ledger_ids: Iterable[int], batches: Iterable[DelayedRows]) -> MessagePlaces:
-        """Return the messages of batches, each once, that are in these ledgers (ascending)."""
+        """Return the messages in ``batches``, which are distinct and all in ``ledger_ids`` (ascending)."""
         ids = np.array(list(ledger_ids), np.int64)
         keys, times = _Column(), _Column()
         for rows in batches:
@@ -258,7 +266,7 @@ class MessagePlaces(Struct, frozen=True):
         return np.where(is_key & (self.keys[places] == keys), places, -1)
 
     def between(self, first_ledger_id: int, last_ledger_id: int) -> slice:
-        """Return where the messages of those ledgers are, both included."""
+        """Return the slice of the messages in the ledgers from first to last, both included."""
         numbers = np.array(
             [
                 np.searchsorted(self.ledger_ids, first_ledger_id),
@@ -269,13 +277,13 @@ class MessagePlaces(Struct, frozen=True):
         return slice(low, high)
 
     def place(self, index: int) -> Place:
-        """Return the place of one."""
+        """Return the (ledger, entry) of the message at an index."""
         key = int(self.keys[index])
         return int(self.ledger_ids[key >> _ENTRY_BITS]), key & ((1 << _ENTRY_BITS) - 1)
 
 
 def distinct(parts: Iterable[DelayedRows]) -> tuple[Array, Array]:
-    """Return the distinct places in order, as (ledger, entry) rows, and how often each occurs."""
+    """Return the distinct (ledger, entry) rows of ``parts`` in order, and how often each occurs."""
     pairs = [np.stack((rows.ledger_ids, rows.entry_ids), axis=1) for rows in parts]
     whole = np.concatenate([np.zeros((0, 2), np.int64), *pairs])
     whole = whole[np.lexsort((whole[:, 1], whole[:, 0]))]
@@ -287,7 +295,7 @@ _SHOWN = 3
 
 
 class DelayedFinding(Answer, frozen=True):
-    """Something wrong (problem), or worth knowing (note)."""
+    """A problem, or a note that is worth knowing."""
 
     severity: Literal["problem", "note"]
     kind: str
@@ -298,8 +306,8 @@ class DelayedFinding(Answer, frozen=True):
 
 class Verified(Struct):
     """The result for one cursor. ``waiting``: delayed messages in its backlog; ``in_buckets``: those that a bucket
-    holds; ``outside``: those that no bucket holds (only in the broker's memory); ``stale``: acknowledged ones still in
-    a bucket."""
+    holds; ``outside``: those that no bucket holds (only in the broker's memory); ``stale``: acknowledged messages still
+    in a bucket; ``indexed``: messages in this store's index, None without one."""
 
     __repr__ = one_line
 
@@ -320,7 +328,7 @@ class Verified(Struct):
 
 
 def iter_leaked_buckets(reader: EntryReader, topics: frozenset[TopicName]) -> Iterator[Verified]:
-    """Yield a finding for each bucket ledger that no cursor points to."""
+    """Yield a result with one finding for each bucket ledger that no cursor references."""
     for ledger_id, topic, cursor in iter_leaked(reader, topics):
         text = f"bucket ledger {ledger_id} is leaked: no cursor points to it"
         finding = DelayedFinding("problem", "bucket-ledger-leaked", text, 0, ledger_id)
@@ -328,7 +336,7 @@ def iter_leaked_buckets(reader: EntryReader, topics: frozenset[TopicName]) -> It
 
 
 def verify_cursor(reader: EntryReader, topic: Topic, cursor: Cursor) -> Verified:
-    """Compare the buckets and the index of a cursor with the topic's entries; about 20 bytes per delayed message are in memory."""
+    """Compare a cursor's buckets and index with the topic's entries; needs about 20 bytes of memory per delayed message."""
     scan = DelayScan(reader, parts_of(topic, pending_intervals(topic, cursor.state)))
     exact = MessagePlaces.of(topic.ids, (rows for _, rows in read_delayed([scan])))
     buckets = list(iter_buckets(reader, cursor))
@@ -413,7 +421,11 @@ def _index_findings(
 
 
 class _Compared(Struct, frozen=True):
-    """An index beside the topic. ``held``: which messages it has, a mask; ``wrong``: places of those it should not have so."""
+    """An index compared with the topic.
+
+    ``held``: mask of the topic's delayed messages that the index has; ``wrong``: (ledger, entry) of index rows that the
+    topic does not have, or not with that time.
+    """
 
     held: Array
     wrong: Array
@@ -421,9 +433,9 @@ class _Compared(Struct, frozen=True):
 
 
 def _compare(exact: MessagePlaces, source: PartitionSource, tick_ms: int) -> _Compared:
-    """Return the index's verdict, reading it entry by entry; raises IndexCorrupt.
+    """Compare the index in ``source`` with the topic's messages; raises IndexCorrupt.
 
-    Partitions keep the tick that they were made with; ``tick_ms`` is the widest.
+    Partitions keep the tick that they were built with; ``tick_ms`` is the longest of them.
     """
     held = np.zeros(len(exact), bool)
     inside = 0
@@ -445,7 +457,7 @@ def _compare(exact: MessagePlaces, source: PartitionSource, tick_ms: int) -> _Co
 
 
 def _text(places: Array) -> str:
-    """Return the first of some places, (ledger, entry) rows in order."""
+    """Return the first of ``places``, sorted (ledger, entry) rows, as text."""
     return _joined([(ledger, entry) for ledger, entry in places[:_SHOWN].tolist()], len(places))
 
 

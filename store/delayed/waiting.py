@@ -1,10 +1,10 @@
-"""What a subscription waits for, by due time, from its index or the topic's own entries; and driving time wheels over it.
+"""The delayed messages of a subscription by due time, from its index or the topic's entries, and a time wheel over them.
 
-The time wheel: one partition of the index in granularity / tick slots, advanced by the owner of the clock.
+The time wheel holds one partition of the index in granularity / tick slots; its caller advances the clock.
 
-A message due at t lies in the slot of floor(t / tick) and is given as soon as the clock reaches that slot's start: never late, early by
-less than a tick. At most two windows are in memory, the one at hand and the next. What the wheel is given stays in its source
-until the caller takes it out there, so a new wheel can continue at any moment without loss.
+A message due at t is in slot floor(t / tick) and is dispatched as soon as the clock reaches that slot's start: never
+late, and early by less than a tick. At most two windows are in memory, the current one and the next. Dispatched
+messages stay in the source until the caller removes them there, so a new wheel can continue at any moment without loss.
 """
 
 from __future__ import annotations
@@ -42,31 +42,34 @@ _TIMES = {"deliver_at", "due_time", "start"}
 
 
 class WaitingMessages(Protocol):
-    """The waiting messages. ``load`` returns those due from ``start_ms`` to ``end_ms`` (excluded), in order."""
+    """A source of delayed messages by due time."""
 
     def load(self, start_ms: int, end_ms: int) -> DelayedRows:
-        """Return the messages due in that time."""
+        """Return the messages due from ``start_ms`` to ``end_ms`` (excluded), in order."""
 
     def next_time_ms(self, start_ms: int) -> int | None:
-        """Return a time between ``start_ms`` and the due time of the first message at or after it; None: no more messages."""
+        """Return a time from ``start_ms`` on, at or before the due time of the next message; None if there are no more."""
 
 
 class Dispatch(Answer, frozen=True):
-    """The messages of one slot: ``tick_ms`` is its start, ``rows`` in order of (ledger, entry)."""
+    """The messages of one slot, which begins at ``tick_ms``; ``rows`` are in order of (ledger, entry)."""
 
     tick_ms: int
     rows: DelayedRows
 
 
 class _Window(Struct):
-    """One turn of the wheel: the slots from ``start_ms`` on. ``bounds[i]``: where slot i begins in ``rows``."""
+    """The slots of one turn of the wheel, from ``start_ms`` on.
+
+    ``bounds[i]``: the index in ``rows`` where slot i begins.
+    """
 
     start_ms: int
     rules: IndexRules
     rows: DelayedRows
     bounds: list[int]
     added: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
-    slot: int = 0  # the next to give
+    slot: int = 0  # the next to dispatch
 
     @staticmethod
     def of(start_ms: int, rules: IndexRules, rows: DelayedRows) -> _Window:
@@ -92,18 +95,18 @@ class _Window(Struct):
 
 
 class TimeWheel:
-    """Gives messages when they are due. Pure but for its source: the clock is the argument of ``advance``."""
+    """Dispatches messages when they are due. It reads no clock: the time is the argument of ``advance``."""
 
     def __init__(self, rules: IndexRules, source: WaitingMessages) -> None:
         self._rules = rules
         self._source = source
         self._current: _Window | None = None
         self._next: _Window | None = None
-        self._overdue: set[tuple[int, int, int]] = set()  # tick, ledger, entry: behind the slot at hand when they came
+        self._overdue: set[tuple[int, int, int]] = set()  # (tick, ledger, entry) added for a slot that was over already
 
     @property
     def held(self) -> int:
-        """Messages in memory."""
+        """The number of messages in memory."""
         windows = [window for window in (self._current, self._next) if window is not None]
         added = sum(len(places) for window in windows for places in window.added.values())
         return sum(len(window.rows) for window in windows) + added + len(self._overdue)
@@ -111,8 +114,8 @@ class TimeWheel:
     def advance(self, now_ms: int) -> Iterator[Dispatch]:
         """Yield the slots that begin at or before ``now_ms`` and were not yielded yet, in time order, without empty ones.
 
-        The iteration may stop at any point: the next call continues after the last slot yielded. A clock that goes
-        back yields nothing.
+        The caller may stop the iteration anywhere: the next call continues after the last slot yielded. Nothing is
+        yielded if the clock goes back.
         """
         while self._current is not None or self._open(None, now_ms):
             window = self._current
@@ -139,7 +142,10 @@ class TimeWheel:
                 return
 
     def _open(self, before: _Window | None, now_ms: int) -> bool:
-        """Load the next window that matters; return False if nothing waits up to now and the present window is past."""
+        """Make the next window current: that of the next message after ``before``, at the latest that of ``now_ms``.
+
+        Always returns True.
+        """
         start_ms = LONG_MIN if before is None else before.end_ms
         if before is not None and self._next is not None and self._next.start_ms == before.end_ms:
             self._current, self._next = self._next, None
@@ -158,10 +164,10 @@ class TimeWheel:
         return _Window.of(start_ms, self._rules, rows)
 
     def add(self, time_ms: int, ledger_id: int, entry_id: int) -> bool:
-        """Add a message that became delayed after its partition was loaded; return False if its partition is not
-        loaded: it waits in the index.
+        """Add a message that was published after its partition was loaded.
 
-        A message before the present slot is yielded first at the next advance.
+        Returns False if its partition is not loaded: it is then expected from the source. A message that is due before
+        the current slot is yielded first at the next advance.
         """
         current = self._current
         if current is None:
@@ -178,7 +184,7 @@ class TimeWheel:
 
 
 class Load(Struct, frozen=True):
-    """A partition and how many messages fall due in it."""
+    """A partition of due times, and the number of messages due in it."""
 
     start_ms: int
     width_ms: int
@@ -186,10 +192,13 @@ class Load(Struct, frozen=True):
 
 
 class Waiting(Struct, frozen=True):
-    """What waits. ``index``: None when the topic's entries were read instead. ``loads``: by time."""
+    """The delayed messages of one subscription. ``index``: None if the entries were read instead.
+
+    ``loads``: in time order.
+    """
 
     topic: str
-    subscription: str  # empty: the topic has none
+    subscription: str  # "": the topic has no subscription
     rules: IndexRules
     source: WaitingMessages
     loads: tuple[Load, ...]
@@ -197,11 +206,11 @@ class Waiting(Struct, frozen=True):
 
     @property
     def messages(self) -> int:
-        """Messages that wait, due or not."""
+        """The number of delayed messages in the backlog, due or not."""
         return sum(load.messages for load in self.loads)
 
     def count_before(self, end_ms: int) -> int:
-        """Return how many messages are due before ``end_ms``; loads only partitions that ``end_ms`` cuts."""
+        """Return how many messages are due before ``end_ms``; reads only the partitions that contain ``end_ms``."""
         whole = sum(load.messages for load in self.loads if load.start_ms + load.width_ms <= end_ms)
         cut_through = [load for load in self.loads if load.start_ms < end_ms < load.start_ms + load.width_ms]
         if not cut_through:
@@ -236,7 +245,8 @@ class Waiting(Struct, frozen=True):
 
 
 class AtOnce(Struct):
-    """A source whose messages are all due at ``at_ms``, in the order of the topic: 24 bytes per message after the first access."""
+    """A source whose messages are all due at ``at_ms``, in topic order; it holds 24 bytes per message after the first
+    access."""
 
     waiting: Waiting
     at_ms: int
@@ -257,17 +267,17 @@ class AtOnce(Struct):
 
 
 def without_delay(waiting: Waiting, at_ms: int) -> Waiting:
-    """Return the same messages for disabled delayed delivery: a broker delivers them all at ``at_ms``."""
+    """Return ``waiting`` for disabled delayed delivery, with all messages due at ``at_ms``."""
     width_ms = waiting.rules.granularity_ms
     load = Load(at_ms // width_ms * width_ms, width_ms, waiting.messages)
     return replace(waiting, source=AtOnce(waiting, at_ms), loads=(load,) if load.messages else ())
 
 
 def open_waiting(reader: EntryReader, cursors: Iterable[tuple[Topic, Cursor]], file: RunFile) -> Iterator[Waiting]:
-    """Yield the messages that each cursor waits for, valid while ``file`` is open; its index is used if it covers exactly these.
+    """Yield the delayed messages of each cursor, from its index if that is current, otherwise from the topic's entries.
 
-    Otherwise the entries are read, of all cursors together, and ``file`` takes the rows beyond memory. Raises IndexCorrupt, Unsupported,
-    DiskFull.
+    Entries are read for all cursors together. ``file`` holds the rows that exceed memory and must stay open while the
+    results are used. Raises IndexCorrupt, Unsupported, DiskFull.
     """
     known: list[tuple[Topic, Cursor, Index | DelayScan]] = []
     read: dict[DelayScan, SortedRuns] = {}
@@ -295,7 +305,9 @@ def open_waiting(reader: EntryReader, cursors: Iterable[tuple[Topic, Cursor]], f
 
 
 def due_table(reader: EntryReader, waiting: Waiting, until_ms: int) -> pa.Table:
-    """Return the messages due up to ``until_ms``: their ids, ``deliver_at`` (their tick) and ``due_time`` (what their entry says)."""
+    """Return the messages due up to ``until_ms``: ``ledger_id``, ``entry_id``, ``deliver_at`` (start of the tick) and
+    ``due_time`` (the exact time in the entry, null if it cannot be read).
+    """
     rows = join_rows(list(waiting.iter_rows(LONG_MIN, until_ms + 1)))
     exact = read_due_times(reader, rows)
     places = zip(rows.ledger_ids.tolist(), rows.entry_ids.tolist(), strict=True)
@@ -308,7 +320,7 @@ def due_table(reader: EntryReader, waiting: Waiting, until_ms: int) -> pa.Table:
 
 
 def load_table(waiting: Waiting) -> pa.Table:
-    """Return how many messages fall due when: ``start``, ``width_ms`` and ``messages`` of each partition."""
+    """Return the number of messages by due time: ``start``, ``width_ms`` and ``messages`` of each partition."""
     loads = waiting.loads
     return _table(
         start=[load.start_ms for load in loads],
@@ -327,13 +339,13 @@ def _table(**columns: Sequence[int | None] | Array) -> pa.Table:
 
 
 def is_current(topic: Topic, cursor: Cursor, index: Index) -> bool:
-    """Whether an index covers exactly the backlog of a cursor."""
+    """Whether an index covers exactly the entries in a cursor's backlog."""
     pending, covered = pending_intervals(topic, cursor.state), intervals_of(topic, index.covered)
     return not subtract(pending, covered) and not subtract(covered, pending)
 
 
 class Replayed(Answer, frozen=True):
-    """One slot of one subscription's wheel."""
+    """The messages that a subscription's wheel dispatches for one slot."""
 
     topic: str
     subscription: str
@@ -341,7 +353,7 @@ class Replayed(Answer, frozen=True):
 
 
 class After(Struct, frozen=True):
-    """A source without the messages due before ``start_ms``: continues a replay."""
+    """A source without the messages due before ``start_ms``, for continuing a replay."""
 
     source: WaitingMessages
     start_ms: int
@@ -351,14 +363,15 @@ class After(Struct, frozen=True):
         return self.source.load(max(start_ms, self.start_ms), max(end_ms, self.start_ms))
 
     def next_time_ms(self, start_ms: int) -> int | None:
-        """Return a time at or before the next message's."""
+        """Return a time at or before the due time of the next message; None if there are no more."""
         return self.source.next_time_ms(max(start_ms, self.start_ms))
 
 
 def iter_replay(waitings: Iterable[Waiting], from_ms: int | None, until_ms: int) -> Iterator[Replayed]:
-    """Yield every slot due up to ``until_ms``, in time order over all subscriptions; messages due before ``from_ms`` are skipped.
+    """Yield every slot due up to ``until_ms``, in time order over all subscriptions.
 
-    Two windows per subscription are in memory. Raises InvalidValue if the end is before the start.
+    Messages due before ``from_ms`` are skipped. Two windows per subscription are in memory. Raises InvalidValue if the
+    end is before the start.
     """
     check_times(from_ms, until_ms)
     streams = [_stream(number, waiting, from_ms, until_ms) for number, waiting in enumerate(waitings)]

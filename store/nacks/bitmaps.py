@@ -1,12 +1,12 @@
-"""Many small 64-bit Roaring bitmaps at once: sorted entry ids, cut into groups, to and from one run of bytes.
+"""Encoding and decoding many small 64-bit Roaring bitmaps at once: groups of sorted entry ids to and from one byte array.
 
-Each group's bytes are one bitmap in the portable Roaring format with the 64-bit extension
-(RoaringFormatSpec, "Extension for 64-bit implementations"): number of 32-bit bitmaps (u64), then per bitmap its
-high half (u32) and a standard 32-bit Roaring bitmap. All integers are little-endian.
+Each group's bytes are one bitmap in the portable Roaring format with the 64-bit extension (RoaringFormatSpec,
+"Extension for 64-bit implementations"): number of 32-bit bitmaps (u64), then per bitmap its high half (u32) and a
+standard 32-bit Roaring bitmap. All integers are little-endian.
 
-Groups whose ids share all but their low 16 bits have one container, and nearly all groups of a tracker are such;
-they are written and read here column by column. Groups with several containers or a bitset go through pyroaring.
-A group is always written in the smaller of the run form and the array form, so equal ids give equal bytes.
+Groups whose ids differ only in their low 16 bits have one container, as nearly all groups of a tracker do; they are
+written and read here column by column. Groups with several containers or a bitset go through pyroaring. A group is
+always written in the smaller of the run form and the array form, so equal ids give equal bytes.
 """
 
 from array import array
@@ -54,7 +54,7 @@ _ARRAY_HEADER = _ARRAY_FORM.itemsize
 
 
 def ranges(starts: Int64s, counts: Int64s) -> Int64s:
-    """Return start, start + 1, … (count numbers) of every pair, one after the other."""
+    """Return the numbers start, start + 1, … (``count`` of them) for each pair of start and count, concatenated."""
     total = int(counts.sum())
     before = np.cumsum(counts) - counts
     result: Int64s = np.arange(total, dtype=np.int64) + np.repeat(starts - before, counts)
@@ -62,10 +62,10 @@ def ranges(starts: Int64s, counts: Int64s) -> Int64s:
 
 
 def encode_groups(starts: Int64s, entry_ids: Int64s) -> tuple[Uint32s, Bytes]:
-    """Return the length of each group's bitmap and the bitmaps, one after the other.
+    """Return the length in bytes of each group's bitmap, and the concatenated bitmaps.
 
-    Entry ids are not negative and strictly increasing inside a group; group i is ``starts[i]:starts[i + 1]``, never
-    empty. ``starts`` has one number more than there are groups.
+    Group i is ``entry_ids[starts[i]:starts[i + 1]]``, never empty, so ``starts`` has one number more than there are
+    groups. Entry ids are not negative and strictly increasing in a group.
     """
     firsts, counts = starts[:-1], np.diff(starts)
     run_begins = np.ones(len(entry_ids), dtype=np.bool_)
@@ -108,7 +108,7 @@ def _scatter(target: Bytes, offsets: Int64s, records: npt.NDArray[np.void] | npt
 
 
 def _window(source: Bytes, offsets: Int64s, size: int) -> Bytes | None:
-    """Return ``size`` bytes at every offset as a view, when the offsets are evenly spaced (all rows of one length)."""
+    """Return a view of ``size`` bytes at every offset if the offsets are evenly spaced (rows of one length), else None."""
     if len(offsets) < 2:
         return None
     step = int(offsets[1] - offsets[0])
@@ -140,7 +140,7 @@ def _write_runs(
 def _headers(
     form: np.dtype[np.void], cookie: int, starts: Int64s, entry_ids: Int64s, groups: Int64s
 ) -> npt.NDArray[np.void]:
-    """Return the heads of bitmaps of one container each, with what every form of them has."""
+    """Return the headers of single-container bitmaps, with the fields that both forms share filled in."""
     first_ids = entry_ids[starts[groups]]
     header = np.zeros(len(groups), form)
     header["bitmaps"] = 1
@@ -199,7 +199,8 @@ def decode_bitmap(raw: bytes) -> BitMap64:
 
 
 def _classify(lengths: Uint32s, bitmaps: Bytes, offsets: Int64s) -> tuple[Int64s, Int64s, Int64s]:
-    """Return which groups have the run form, the array form, and any other; exact in length and constant fields."""
+    """Return the indexes of groups in the run form, in the array form, and in any other; checks lengths and constant
+    fields."""
     long_enough = lengths >= _ARRAY_HEADER
     shortest = np.flatnonzero(lengths >= _RUN_HEADER)
     head = _gather(bitmaps, offsets[shortest], _RUN_FORM)

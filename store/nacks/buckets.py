@@ -1,8 +1,9 @@
-"""The choice of negative acks, and the rows of ``nacks add --from-file``. Imports nothing heavy.
+"""Selecting stored negative acks, and parsing the rows of ``nacks add --from-file``. Imports nothing heavy.
 
-A row of such a file is one position, as text, ``LEDGER:ENTRY`` (or ``LEDGER:ENTRY:BATCH``), or a JSON object with ``ledgerId`` and
-``entryId``, such as ``topics read -o jsonl`` and ``nacks due`` print. ``chunks`` lists the other chunks of a chunked message, ``delay``
-(a duration, or milliseconds) is the row's own. A row's ``topic``, where it has one, must be the command's.
+A row of such a file is one position, as text, ``LEDGER:ENTRY`` (or ``LEDGER:ENTRY:BATCH``), or a JSON object with
+``ledgerId`` and ``entryId``, as ``topics read -o jsonl`` and ``nacks due`` print them. ``chunks`` lists the other
+chunks of a chunked message, ``delay`` (a duration, or milliseconds) replaces the command's. A row's ``topic``, if
+present, must be the command's.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,9 +23,10 @@ MIN_NACK_DELAY_MS = 100
 
 
 def kept_trackers(txn: Txn, topics: Sequence[TopicName], subscription: str | None) -> list[TrackerRow]:
-    """Return the trackers of a subscription (None: of all) in topics (none: in all).
+    """Return the trackers of ``subscription`` (None: of all) on ``topics`` (empty: on all).
 
-    Raises TopicNotFound for a topic that neither they nor the store know, SubscriptionNotFound if none of the topics has the subscription.
+    Raises TopicNotFound for a topic that has neither a tracker nor metadata, SubscriptionNotFound if no topic has the
+    subscription.
     """
     trackers = [row for row in iter_trackers(txn) if subscription in (None, row.subscription)]
     known = {row.topic for row in trackers}
@@ -42,7 +44,7 @@ def kept_trackers(txn: Txn, topics: Sequence[TopicName], subscription: str | Non
 
 
 def kept_stats(txn: Txn, topics: Sequence[TopicName], subscription: str | None, now_ms: int) -> tuple[KeptStats, ...]:
-    """Return what waits for the subscriptions of ``kept_trackers``, by topic and subscription."""
+    """Return the statistics of the ``kept_trackers``, sorted by topic and subscription."""
     every = (read_stats(txn, row, now_ms) for row in kept_trackers(txn, topics, subscription))
     return tuple(sorted(every, key=lambda stats: (stats.topic, stats.subscription)))
 
@@ -51,14 +53,14 @@ _HINT = 'a row is 10:4 or for example {"ledgerId":10,"entryId":4,"delay":"10m"}'
 
 
 class PositionRow(NamedTuple):
-    """The entries of one row, and its own delay."""
+    """The entries of one row, and its delay (None: the command's)."""
 
     positions: tuple[Position, ...]
     delay_ms: int | None
 
 
 def iter_position_rows(lines: Iterable[str], name: str, topic: TopicName) -> Iterator[PositionRow]:
-    """Yield the rows in the lines of the named file, empty lines left out; raises InvalidValue naming the line."""
+    """Yield the rows in ``lines``, without empty ones; raises InvalidValue, which names the file ``name`` and the line."""
     for number, line in enumerate(lines, 1):
         text = line.strip()
         if not text:

@@ -1,7 +1,7 @@
-"""What the entries of a topic, and the holes between its acknowledgements, tell the planner of negative acks.
+"""The rate of negative acks on a topic, from its entries and the unacknowledged entries between acknowledged ones.
 
-The index knows the smallest and largest time of each block of up to 1,024 entries; an entry's time is taken from its place
-between them.
+The index has the earliest and latest time of each block of up to 1,024 entries; an entry's time is interpolated from
+its place in the block.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ if TYPE_CHECKING:
 
 
 SAMPLE_LIMIT = 500_000
-"""Entries looked at; of a longer topic the first ones."""
+"""Entries that are sampled: the first ones of a longer topic."""
 
-_TAIL = 0.01  # of the entries, at each end: clocks that are far off say nothing about a rate
+_TAIL = 0.01  # share of the entries at each end that is ignored: times of wrong clocks would distort the rate
 
 
 class TopicNacks(Answer, frozen=True):
-    """What a topic says about its nacks. ``entries_per_second`` is None when all entries have one time.
+    """The entries of a topic that count as nacked. ``entries_per_second`` is None if all entries have the same time.
 
-    ``holes``: entries not acknowledged with an acknowledged one after them; ``nacked_share``: their part of the entries
-    between the mark-delete and the last of those. Without holes the columns hold all entries and the share is 1.
-    ``uncounted_entries``: those that are not here, whose messages are in no sum; None for none.
+    ``holes``: unacknowledged entries with an acknowledged one after them; ``nacked_share``: their share of the entries
+    from the mark-delete position to the last acknowledged entry. The columns are the holes' entries; without holes they
+    are all entries, and the share is 1. ``uncounted_entries``: entries that the store lacks, whose messages are not counted.
     """
 
     JSON_OPTIONAL = ("uncounted_entries",)
@@ -53,19 +53,20 @@ class TopicNacks(Answer, frozen=True):
 
     @property
     def batch_size(self) -> int:
-        """Messages per entry, rounded, by the entries that can be read."""
+        """Messages per entry, rounded, of the entries that the store has."""
         seen = self.entries - (self.uncounted_entries or 0)
         return max(1, round(self.messages / seen)) if seen else 1
 
     @property
     def nacked_entries_per_second(self) -> float | None:
-        """Entries that are nacked a second, None when all have one time."""
+        """Entries nacked per second, None if all entries have the same time."""
         return None if self.entries_per_second is None else self.entries_per_second * self.nacked_share
 
 
 def read_topic_nacks(reader: EntryReader, name: TopicName, subscription: str | None) -> TopicNacks:
-    """Return what a topic and the holes of a subscription say; raises TopicNotFound, SubscriptionNotFound, and InvalidValue for a topic
-    without an indexed entry that has a time.
+    """Return the nacks of a topic, those of ``subscription`` if given.
+
+    Raises TopicNotFound, SubscriptionNotFound, and InvalidValue if no indexed entry has a time.
     """
     txn, topic = reader.txn, read_topic(reader.txn, name)
     cursor = None if subscription is None else read_cursor(txn, reader, topic, subscription)
@@ -85,7 +86,7 @@ def read_topic_nacks(reader: EntryReader, name: TopicName, subscription: str | N
         # After the last hole there is a deleted entry, so the region ends after it.
         last = max(topic.place(upper) for _, upper in cursor.state.ranges)
         share = count / max(last - topic.place(cursor.state.mark_delete), 1)
-    # Of all but the outermost entries: clocks that are far off say nothing about a rate.
+    # Without the earliest and latest times, which wrong clocks may have set.
     import numpy as np
 
     ordered = np.sort(all_columns[2])
@@ -107,7 +108,7 @@ def read_topic_nacks(reader: EntryReader, name: TopicName, subscription: str | N
 
 
 def _columns(txn: Txn, topic: Topic, intervals: Iterable[tuple[int, int]]) -> tuple[Int64s, Int64s, Int64s]:
-    """Return ledger id, entry id and time (ms) of the entries in some intervals that have a time, ``SAMPLE_LIMIT`` at most."""
+    """Return ledger ids, entry ids and times (ms) of at most ``SAMPLE_LIMIT`` entries in the intervals that have a time."""
     import numpy as np
 
     none = np.empty(0, dtype=np.int64)
@@ -139,7 +140,7 @@ def _begins_by(last_entry: int, block: Block) -> bool:
 
 
 def _block_times(block: Block) -> tuple[Int64s, Int64s]:
-    """Return the entry ids of a block and their times; nothing when none has one."""
+    """Return the entry ids of a block and their times; empty if no entry has a time."""
     import numpy as np
 
     low, high = block.header.auto_min_ms, block.header.auto_max_ms

@@ -1,13 +1,12 @@
-"""Sealed negative acks: columns, checked and sorted into groups, as blocks of (bucket, ledger) rows in a few sorted segments.
+"""Sealed negative acks: columns that are checked, grouped and stored as blocks of (bucket, ledger) rows in sorted segments.
 
-A live bitmap object costs about 600 bytes whatever it holds, which at 256 entries a bucket is more than the entries.
-So all but the newest rows are kept as Roaring bytes in columns (20 bytes a row and the bitmap, 27 bytes for one run).
+A live bitmap object costs about 600 bytes whatever it holds, which at 256 entries a bucket is more than the entries. So
+all but the newest rows are kept as Roaring bytes in columns (20 bytes a row and the bitmap, 27 bytes for one run).
 Segments are merged eight at a time, so there are few of them and a row is moved a logarithmic number of times.
 
-The serialized tracker of negative acknowledgements.  Format: docs/formats/nacks.md.
-
-Upstream's NegativeAcksTracker (PIP-393, Pulsar 4.0.8) lives in the client's memory and has no form at rest; this one
-is ours. Little-endian. A header, then four columns: one row per (bucket, ledger), sorted by both.
+Also the serialized form of a tracker (docs/formats/nacks.md). Upstream's NegativeAcksTracker (PIP-393, Pulsar 4.0.8)
+exists in the client's memory only, so the form is this toolkit's. Little-endian. A header, then four columns: one row
+per (bucket, ledger), sorted by both.
 """
 
 import itertools
@@ -45,7 +44,7 @@ _CHECKSUM_STEP = 1 << 18
 
 
 class NackColumns(Struct, frozen=True):
-    """A whole tracker as columns: row i says which entries of ``ledgers[i]`` are due in bucket ``buckets[i]``.
+    """A whole tracker as columns: row i has the entries of ``ledgers[i]`` that are due in bucket ``buckets[i]``.
 
     ``buckets`` are epoch milliseconds without their lower ``precision_bits`` bits; rows strictly increase by
     (bucket, ledger). ``lengths[i]`` is the size in bytes of row i's bitmap in ``bitmaps``.
@@ -85,7 +84,7 @@ def encode_tracker(columns: NackColumns) -> bytes:
 
 
 def decode_tracker(data: bytes | memoryview) -> NackColumns:
-    """Return the columns as views of the bytes, all checksums and invariants but the bitmaps' own verified.
+    """Return the columns as views of ``data``; checks everything but the bitmaps' contents.
 
     Raises Corrupt for damaged bytes and Unsupported for a version this toolkit does not know.
     """
@@ -125,7 +124,7 @@ def decode_tracker(data: bytes | memoryview) -> NackColumns:
 
 
 def _verify(columns: NackColumns) -> None:
-    """Raise Corrupt unless the rows obey ``NackColumns``."""
+    """Raise Corrupt unless the rows are as ``NackColumns`` describes them."""
     if columns.precision_bits > MAX_PRECISION_BITS:
         raise _corrupt(f"{columns.precision_bits} precision bits", 10, expected=f"0 to {MAX_PRECISION_BITS}")
     buckets, ledgers = columns.buckets, columns.ledgers
@@ -150,7 +149,8 @@ def _corrupt(what: str, offset: int, **context: object) -> Corrupt:
 
 
 def check_column(name: str, values: npt.ArrayLike) -> Int64s:
-    """Return a column or one number as int64; raises InvalidValue unless all are whole, 0 to 2^63 - 1."""
+    """Return a column, or a single number, as int64; raises InvalidValue unless all numbers are integers from 0 to 2^63
+    - 1."""
     try:
         column = np.asarray(values)
     except (ValueError, OverflowError) as error:
@@ -167,7 +167,7 @@ def check_column(name: str, values: npt.ArrayLike) -> Int64s:
 
 
 def add_times(delays: Int64s, now: Int64s) -> Int64s:
-    """Return the due times; raises InvalidValue when one is beyond 64 bits."""
+    """Return ``delays`` + ``now``; raises InvalidValue for different lengths and for a sum beyond 2^63 - 1."""
     if delays.ndim and now.ndim and delays.shape != now.shape:
         raise InvalidValue("columns of different lengths", hint="give one delay and one time per entry")
     if delays.size and now.size and int(delays.max()) + int(now.max()) > LONG_MAX and (delays > LONG_MAX - now).any():
@@ -178,9 +178,9 @@ def add_times(delays: Int64s, now: Int64s) -> Int64s:
 def group_rows(
     buckets: Int64s, ledgers: Int64s, entries: Int64s, precision_bits: int
 ) -> tuple[Int64s, Int64s, Int64s, Int64s]:
-    """Sort rows, drop doubles; return per group bucket and ledger, then the groups' starts and all entry ids.
+    """Group rows by bucket and ledger, without duplicates; return (buckets, ledgers, starts, entry ids), sorted.
 
-    The columns are of one length, not empty. Group i holds ``entry_ids[starts[i]:starts[i + 1]]``.
+    Group i has ``entry_ids[starts[i]:starts[i + 1]]``. The given columns have the same length and are not empty.
     """
     packed = _pack(buckets, ledgers, entries, precision_bits)
     if packed is not None:
@@ -197,7 +197,7 @@ def group_rows(
 def _pack(
     buckets: Int64s, ledgers: Int64s, entries: Int64s, precision_bits: int
 ) -> tuple[Int64s, Int64s, Int64s, Int64s] | None:
-    """The same through one 63-bit number a row, which sorts several times faster; None when it does not fit."""
+    """Return ``group_rows`` by sorting one 63-bit number per row, several times faster; None if a row needs more bits."""
     bucket_base, ledger_base, entry_base = int(buckets.min()), int(ledgers.min()), int(entries.min())
     ledger_bits = (int(ledgers.max()) - ledger_base).bit_length()
     entry_bits = (int(entries.max()) - entry_base).bit_length()
@@ -228,7 +228,7 @@ def _pack(
 
 
 def _rows_after(changed: npt.NDArray[np.bool_]) -> Int64s:
-    """Row 0 and every row that differs from the one before; ``changed[i]`` speaks of row i + 1."""
+    """Return the indexes of row 0 and of every changed row; ``changed[i]`` is whether row i + 1 differs from row i."""
     return np.concatenate((np.zeros(1, dtype=np.int64), np.flatnonzero(changed) + 1))
 
 
@@ -271,16 +271,16 @@ class Segment:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of the columns and bitmaps still held."""
+        """The bytes of the remaining columns and bitmaps."""
         return sum(block.size_bytes for block in self._blocks)
 
     def blocks(self) -> Iterator[Block]:
-        """Yield the remaining segments, without copying."""
+        """Yield the remaining blocks, without copying."""
         for index, block in enumerate(self._blocks):
             yield block if index or not self._row else self._part(block, len(block.buckets))[0]
 
     def pop_until(self, last_bucket: int) -> list[Block]:
-        """Remove and return the rows whose bucket is ``last_bucket`` or earlier; nothing after them is read."""
+        """Remove and return the rows whose bucket is ``last_bucket`` or earlier, without reading later ones."""
         popped = []
         while self.head <= last_bucket:
             block = self._blocks[0]
@@ -327,7 +327,7 @@ def encode_blocks(buckets: Int64s, ledgers: Int64s, starts: Int64s, entry_ids: I
 
 
 def join_blocks(blocks: Sequence[Block]) -> Block:
-    """Return the rows of blocks one after the other, copied."""
+    """Return one block with copies of the rows of all blocks, in the given order."""
     if not blocks:
         none = np.empty(0, dtype=np.int64)
         return Block(none, none, none.astype(np.uint32), none.astype(np.uint8))
@@ -374,7 +374,7 @@ def merge_blocks(blocks: Sequence[Block]) -> list[Block]:
 
 
 def _in_order(blocks: Sequence[Block]) -> bool:
-    """Whether each block begins after the end of the one before, and none is far too small to stay by itself."""
+    """Whether each block begins after the end of the one before, and none is so small that it should be merged."""
     small = sum(len(block.buckets) < BLOCK_ROWS // 4 for block in blocks)
     if small > 1:
         return False

@@ -1,8 +1,8 @@
-"""What a tracker of negative acks costs: memory, earliness and timer firings for a load and a precision.
+"""The cost of a tracker of negative acks: memory, earliness and timer firings for a load and a precision.
 
 Formulae are those of PIP-393 ("Space complexity analysis"), as written there; the measured columns come from encoding
-a sample of the load with the real tracker. Where the document's numbers are not what its own arithmetic
-or the Roaring format gives is in docs/howto/negative-acks.md.
+a sample of the load with the real tracker. docs/howto/negative-acks.md lists where PIP-393's numbers contradict its own
+arithmetic or the Roaring format.
 """
 
 from __future__ import annotations
@@ -79,18 +79,18 @@ class NackLoad(Answer, frozen=True):
 
     @property
     def entries_per_second(self) -> float:
-        """Nacked entries a second."""
+        """Nacked entries per second."""
         kept = 1 - 1 / self.acknowledged_every if self.acknowledged_every else 1
         return self.messages_per_second / self.batch_size * kept
 
     @property
     def pending_entries(self) -> int:
-        """Entries tracked once the first delay has passed."""
+        """The number of tracked entries from the end of the first delay on."""
         return math.ceil(self.entries_per_second * self.delay_ms / 1000)
 
 
 class MeasuredSize(Struct, frozen=True):
-    """A sample as the tracker holds it; ``resident_bytes`` are its columns and bitmaps in memory."""
+    """The size of a sample in the tracker; ``resident_bytes``: its columns and bitmaps in memory."""
 
     entries: int
     buckets: int
@@ -101,7 +101,7 @@ class MeasuredSize(Struct, frozen=True):
 
 
 class TrackerSizing(Answer, frozen=True):
-    """One precision: bytes of the whole pending load in every structure, earliness, timer."""
+    """The cost at one precision: bytes of all pending entries in each structure, earliness, and timer firings."""
 
     precision_bits: int
     bucket_ms: int
@@ -119,23 +119,23 @@ class TrackerSizing(Answer, frozen=True):
 
     @property
     def resident_bytes_per_entry(self) -> float:
-        """The memory of the tracker's process for each entry that waits."""
+        """The tracker's memory per pending entry."""
         return self.resident_bytes / self.pending_entries
 
 
 def hash_map_bytes(entries: int) -> int:
-    """Return what HashMap<MessageId, Long> takes, from PIP-393's measurement of ten million entries."""
+    """Return the bytes of a HashMap<MessageId, Long>, from PIP-393's measurement of ten million entries."""
     return round(entries * _HASH_MAP_BYTES_PER_ENTRY)
 
 
 def pair_map_bytes(entries: int) -> int:
-    """Return what ConcurrentLongLongPairHashMap takes: 32 bytes a slot, a power of two of them, at most 66 % used."""
+    """Return the bytes of a ConcurrentLongLongPairHashMap: 32 per slot, a power of two of slots, at most 66 % used."""
     slots = max(entries, _PAIR_MAP_EXPECTED) / _PAIR_MAP_FILL
     return _PAIR_MAP_SLOT_BYTES << math.ceil(math.log2(slots))
 
 
 def emptiest_pair_map_bytes(entries: int) -> int:
-    """Return what it takes at most for this many entries: its slots are halved when fewer than 15 % are used."""
+    """Return the most bytes that map has for ``entries``: it halves its slots when fewer than 15 % are used."""
     return max(pair_map_bytes(entries), _PAIR_MAP_SLOT_BYTES << math.floor(math.log2(entries / _PAIR_MAP_IDLE)))
 
 
@@ -164,14 +164,14 @@ def java_client_bytes(ledger_ids: Int64s, entry_ids: Int64s, due_times_ms: Int64
 
 
 def seed_bytes(entries: int, entries_per_bucket: float, entries_per_ledger: int = ENTRIES_PER_LEDGER) -> int:
-    """Return PIP-393's conclusion as written: 4 bytes an entry, a bitset of 8 KiB a bucket, or one a full ledger."""
+    """Return the bytes by PIP-393's conclusion: 4 per entry, a bitset of 8 KiB per bucket, or one per full ledger."""
     if entries_per_bucket < ARRAY_LIMIT:
         return 4 * entries
     return round(_BITSET_BYTES / min(entries_per_bucket, entries_per_ledger) * entries)
 
 
 def measure_size(ledger_ids: Int64s, entry_ids: Int64s, due_times_ms: Int64s, precision_bits: int) -> MeasuredSize:
-    """Track the given nacks and return what they take; raises InvalidValue as ``NegativeAcksTracker.add_many``."""
+    """Return the size of the given nacks in a tracker; raises InvalidValue as ``NegativeAcksTracker.add_many``."""
     tracker = NegativeAcksTracker(precision_bits)
     tracker.add_many(ledger_ids, entry_ids, 0, now_ms=due_times_ms)
     rows = join_blocks(tracker.pending().blocks)
@@ -186,7 +186,8 @@ def measure_size(ledger_ids: Int64s, entry_ids: Int64s, due_times_ms: Int64s, pr
 
 
 def sample_load(load: NackLoad, precision_bits: int) -> tuple[Int64s, Int64s, Int64s]:
-    """Return ledger ids, entry ids and due times of whole buckets of a load, about 200,000 entries, two million at most."""
+    """Return ledger ids, entry ids and due times of a load's first whole buckets: about 200,000 entries, at most two
+    million."""
     entries_per_ms = load.messages_per_second / load.batch_size / 1000
     per_bucket = entries_per_ms * (1 << precision_bits)
     buckets = max(1, round(_SAMPLE_ENTRIES / per_bucket))
@@ -199,14 +200,14 @@ def sample_load(load: NackLoad, precision_bits: int) -> tuple[Int64s, Int64s, In
 
 
 def size_tracker(load: NackLoad, precision_bits: int) -> TrackerSizing:
-    """Return what a load costs at one precision; raises InvalidValue for bits out of range."""
+    """Return the cost of a load at one precision; raises InvalidValue for bits out of range."""
     bucket_ms = 1 << check_precision_bits(precision_bits)
     sample = sample_load(load, precision_bits)
     return scale_size(load, precision_bits, bucket_ms, measure_size(*sample, precision_bits))
 
 
 def scale_size(load: NackLoad, precision_bits: int, bucket_ms: int, sample: MeasuredSize) -> TrackerSizing:
-    """Return the sizing of a load whose bytes an entry are those of a sample."""
+    """Return the cost of a load whose bytes per entry are those of ``sample``."""
     entries, per_second = load.pending_entries, load.entries_per_second
     factor = entries / sample.entries if sample.entries else 0.0
     return TrackerSizing(
@@ -227,7 +228,10 @@ def scale_size(load: NackLoad, precision_bits: int, bucket_ms: int, sample: Meas
 
 
 def size_table(load: NackLoad, measured: TopicNacks | None = None) -> tuple[TrackerSizing, ...]:
-    """Return one sizing per precision, of entries in a row, or with the bytes that ``measured`` entries take."""
+    """Return the cost of a load at each precision, 0 to 16 bits.
+
+    Bytes are those of consecutive entries, or scaled from the entries of a topic, ``measured``.
+    """
     if measured is None:
         return tuple(size_tracker(load, bits) for bits in range(17))
     ledgers, entries, due = measured.ledger_ids, measured.entry_ids, check_column("time", measured.times_ms)

@@ -1,14 +1,13 @@
-"""The tracker of negative acknowledgements: time bucket → ledger → 64-bit Roaring bitmap of entry ids (PIP-393), and what came due.
+"""The tracker of negative acknowledgements: time bucket → ledger → 64-bit Roaring bitmap of entry ids (PIP-393).
 
-Upstream: NegativeAcksTracker (apache/pulsar PR 23600, 23804; client 4.0.8). A redelivery time loses its lower
-``precision_bits`` bits; what shares the rest is redelivered together, so never later than asked and earlier by less
-than 2 ^ bits ms. Entries, not messages, are tracked: a batch index is dropped, and an entry sits in every bucket it
-was put in, so messages of one batch with different delays do not disturb each other.
+Upstream: NegativeAcksTracker (apache/pulsar PR 23600, 23804; client 4.0.8). A redelivery time without its lower
+``precision_bits`` bits is its bucket; a bucket's entries are redelivered together, so never later than requested and
+earlier by less than 2 ^ bits ms. Entries, not messages, are tracked: a batch index is dropped, and an entry can be in
+several buckets, so that messages of one batch keep their different delays.
 
 The newest rows are live bitmaps beside a heap of their buckets; older ones are sealed (``store/nacks/segments.py``).
-Calls of ``add_many`` whose rows hardly share a bucket wait as plain columns until there are enough to seal together, or
-one of them is due.
-Not for several threads at once.
+Rows from ``add_many`` that hardly share buckets are kept as plain columns until there are enough to seal together, or
+one of them is due. Not thread-safe.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ class DueGroup(NamedTuple):
 
 
 class DueNacks(Struct, frozen=True):
-    """Whole buckets, each (bucket, ledger) once. Iterating yields groups; bitmaps are made one at a time.
+    """The entries of whole buckets. Iterating yields a group for each (bucket, ledger), decoding one bitmap at a time.
 
     ``partition_index`` is the tracker's (−2 = unknown, as upstream's placeholder).
     """
@@ -76,7 +75,7 @@ class DueNacks(Struct, frozen=True):
                 begin = end
 
     def positions(self) -> Iterator[Position]:
-        """Yield every entry; one that is due in several buckets comes several times."""
+        """Yield the position of every entry, once for each bucket that has it."""
         for group in self:
             for entry_id in group.entry_ids:
                 yield Position(group.ledger_id, entry_id)
@@ -95,7 +94,7 @@ class DueNacks(Struct, frozen=True):
 
     @property
     def entry_count(self) -> int:
-        """Entries to redeliver, counted once per bucket."""
+        """The number of entries to redeliver, counted once per bucket."""
         counted = sum(len(_columns(block)[2]) for block in self.blocks)
         return counted + sum(len(group.entry_ids) for group in self.groups)
 
@@ -119,7 +118,7 @@ _SCATTERED = 4  # rows a group on average; fewer are smaller as columns than as 
 
 
 class NegativeAcksTracker:
-    """Sorted time buckets of negatively acknowledged entries; see the module."""
+    """Time buckets of negatively acknowledged entries; see the module's docstring."""
 
     def __init__(
         self, precision_bits: int = DEFAULT_PRECISION_BITS, *, partition_index: int = UNKNOWN_PARTITION
@@ -138,7 +137,7 @@ class NegativeAcksTracker:
         self._entry_count: int | None = 0
 
     def add(self, position: Position, delay_ms: int, *, now_ms: int) -> int:
-        """Track one entry and return its bucket (epoch ms); raises InvalidValue and then changes nothing."""
+        """Track one entry and return its bucket (epoch ms); raises InvalidValue without changing anything."""
         bucket = trim_lower_bits(due_time(delay_ms, now_ms), self.precision_bits)
         if not (0 <= position.ledger_id <= LONG_MAX and 0 <= position.entry_id <= LONG_MAX):
             raise InvalidValue(
@@ -152,10 +151,10 @@ class NegativeAcksTracker:
     def add_many(
         self, ledger_ids: npt.ArrayLike, entry_ids: npt.ArrayLike, delays_ms: npt.ArrayLike, *, now_ms: npt.ArrayLike
     ) -> None:
-        """Track many entries; delays and times are columns too, or one number for all.
+        """Track many entries; ``delays_ms`` and ``now_ms`` are columns, or one number for all entries.
 
-        Raises InvalidValue for anything that is not a 63-bit number, columns of different lengths, or a time beyond
-        64 bits, and then changes nothing.
+        Raises InvalidValue, without changing anything, for numbers that are not integers from 0 to 2^63 - 1, columns of
+        different lengths, and due times beyond 2^63 - 1.
         """
         ledgers, entries = check_column("ledger id", ledger_ids), check_column("entry id", entry_ids)
         due = add_times(check_column("delay", delays_ms), check_column("time", now_ms))
@@ -177,7 +176,7 @@ class NegativeAcksTracker:
         self._append(encode_blocks(*group_rows(buckets, ledgers, entries, self.precision_bits)))
 
     def due(self, now_ms: int) -> DueNacks:
-        """Remove and return every bucket that is due now, whole; buckets that are not due are not read."""
+        """Remove and return every bucket that is due at ``now_ms``; other buckets are not read."""
         now_ms = min(now_ms, LONG_MAX)
         if self._loose_first <= now_ms:
             self._seal_loose()
@@ -200,7 +199,7 @@ class NegativeAcksTracker:
         return DueNacks(self.partition_index, blocks=blocks)
 
     def next_deadline_ms(self) -> int | None:
-        """Return the earliest bucket, for which a single timer is to be set; None when nothing is tracked."""
+        """Return the time of the earliest bucket, for which a timer can be set; None if nothing is tracked."""
         first = min((segment.head for level in self._levels for segment in level), default=NO_BUCKET)
         first = min(first, self._loose_first)
         if self._tail_heap:
@@ -208,21 +207,21 @@ class NegativeAcksTracker:
         return None if first == NO_BUCKET else first
 
     def pending(self) -> DueNacks:
-        """Return everything that is tracked, without removing it."""
+        """Return all tracked entries, without removing them."""
         return DueNacks(self.partition_index, blocks=self._merged())
 
     def __bool__(self) -> bool:
         return bool(self._tail_heap or self._loose) or any(self._levels)
 
     def __len__(self) -> int:
-        """Entries tracked, once per bucket. Counted by merging a copy of all segments, so ask rarely."""
+        """The number of tracked entries, counted once per bucket. Expensive: it merges a copy of all segments."""
         if self._entry_count is None:
             self._entry_count = sum(_count(block) for block in self._merged())
         return self._entry_count
 
     @property
     def size_bytes(self) -> int:
-        """Memory held: columns and bitmaps of sealed rows, loose columns, and an estimate of 600 bytes for each live bitmap."""
+        """The memory in use: sealed columns and bitmaps, plain columns, and an estimated 600 bytes per live bitmap."""
         sealed = sum(segment.size_bytes for level in self._levels for segment in level)
         return sealed + self._loose_rows * _LOOSE_ROW_BYTES + self._tail_groups * _BITMAP_BYTES
 
@@ -243,7 +242,8 @@ class NegativeAcksTracker:
 
     @classmethod
     def from_bytes(cls, data: bytes | memoryview) -> NegativeAcksTracker:
-        """Return the tracker serialized in some bytes, which it goes on using.
+        """Return the tracker serialized in ``data``, which must not change afterwards because the tracker keeps views
+        of it.
 
         Raises Corrupt for damaged bytes (checksum, order, any bitmap) and Unsupported for a newer version.
         """
@@ -265,7 +265,7 @@ class NegativeAcksTracker:
 
     @classmethod
     def open(cls, path: Path) -> NegativeAcksTracker:
-        """Return the tracker serialized in a file, which is read whole; raises as ``from_bytes``, and NotFound."""
+        """Return the tracker serialized in a file, which is read completely; raises as ``from_bytes``, and NotFound."""
         try:
             data = read_file(path)
         except OSError as error:
@@ -301,7 +301,7 @@ class NegativeAcksTracker:
         return groups
 
     def _append(self, blocks: list[Block]) -> None:
-        """Take sorted blocks that do not overlap as a segment; eight segments of one size become one."""
+        """Add sorted, non-overlapping blocks as a segment, and merge eight segments of about the same size into one."""
         self._entry_count = None
         while blocks:
             segment = Segment(blocks)
@@ -316,7 +316,7 @@ class NegativeAcksTracker:
             level.clear()
 
     def _merged(self) -> list[Block]:
-        """Return everything as sorted blocks, and go on tracking it."""
+        """Return all tracked entries as sorted blocks, without removing them."""
         self._seal_loose()
         segments = [segment for level in self._levels for segment in level]
         blocks = [block for segment in segments for block in segment.blocks()]
@@ -329,13 +329,13 @@ class NegativeAcksTracker:
 
 
 def _is_scattered(buckets: Int64s, ledgers: Int64s) -> bool:
-    """Whether neighbours hardly share bucket and ledger."""
+    """Whether few neighbouring rows have the same bucket and ledger."""
     changes = np.count_nonzero((buckets[1:] != buckets[:-1]) | (ledgers[1:] != ledgers[:-1])) + 1
     return int(changes) * _SCATTERED > len(buckets)
 
 
 def _seal(groups: Sequence[DueGroup]) -> list[Block]:
-    """Return the blocks of live groups, which are in order."""
+    """Return the blocks of live groups, which are sorted by bucket and ledger."""
     if not groups:
         return []
     sizes = np.array([0, *(len(group.entry_ids) for group in groups)], dtype=np.int64)

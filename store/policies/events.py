@@ -1,7 +1,8 @@
-"""Topic policies that a namespace keeps as messages of ``__change_events``: the last event of every key (pulsar.md §1.12).
+"""Topic policies that a namespace stores as messages of ``__change_events``: the last event of every key (pulsar.md §1.12).
 
-Read as a broker reads them: the compacted view, then what lies after it. Upstream: ``SystemTopicBasedTopicPoliciesService``
-(Pulsar 4.0.8). Once that topic is there, it alone counts; without it, the metadata backend's nodes do.
+Read as a broker reads them: the compacted view, then the messages after its horizon. Upstream:
+``SystemTopicBasedTopicPoliciesService`` (Pulsar 4.0.8). If ``__change_events`` exists, nodes below
+``/admin/topic-policies`` are ignored.
 """
 
 from collections.abc import Mapping
@@ -21,7 +22,10 @@ Fields = Mapping[str, Any]  # Any: upstream's TopicPolicies, fields by name
 
 
 class PolicyEvents(Struct):
-    """The policies of a namespace's topics by base name. ``replicate_to``: of the newest event for this cluster alone."""
+    """Topic policies of a namespace: base topic name → fields of ``TopicPolicies``. ``global_``: those for all clusters.
+
+    ``replicate_to``: the clusters in ``replicateTo`` of the newest event that is not global; None if no event names any.
+    """
 
     local: dict[TopicName, Fields] = field(default_factory=dict)
     global_: dict[TopicName, Fields] = field(default_factory=dict)
@@ -29,7 +33,8 @@ class PolicyEvents(Struct):
 
 
 def event_topics(txn: Txn, namespace: NamespaceName) -> tuple[TopicName, ...]:
-    """Return the partitions of a namespace's ``__change_events``, or the one topic, or nothing if it does not exist."""
+    """Return the partitions of a namespace's ``__change_events``, the topic itself if not partitioned, () if it does
+    not exist."""
     name = TopicName(namespace, EVENTS)
     if partition_count(txn, name):
         return existing_partitions(txn, name)
@@ -38,9 +43,10 @@ def event_topics(txn: Txn, namespace: NamespaceName) -> tuple[TopicName, ...]:
 
 @once
 def find_policy_events(txn: Txn, namespace: NamespaceName) -> PolicyEvents | None:
-    """Return what the events of ``namespace`` say, None when it has no ``__change_events``; kept for the life of ``txn``.
+    """Return the topic policies in the events of ``namespace``, None without ``__change_events``; cached for the life
+    of ``txn``.
 
-    Raises MetadataCorrupt when an event cannot be read, or a broker cannot open their compacted ledger: what they say is unknown.
+    Raises MetadataCorrupt if an event or the topic's compacted ledger cannot be read: the policies are then unknown.
     """
     names = event_topics(txn, namespace)
     return _read(txn, namespace, names) if names else None
@@ -67,7 +73,7 @@ def _read(txn: Txn, namespace: NamespaceName, names: tuple[TopicName, ...]) -> P
 
 
 def _is_compacted(txn: Txn, name: TopicName) -> bool:
-    """Whether ``name`` was ever compacted: then its compacted ledger may hold what was trimmed from its own."""
+    """Whether ``name`` was ever compacted: its compacted ledger may then hold events whose own ledgers were trimmed."""
     return find_node(txn, name.cursor_path(COMPACTION_CURSOR)) is not None
 
 

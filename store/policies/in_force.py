@@ -1,7 +1,7 @@
-"""The policies in force for a topic: topic policies, then those for all clusters, then the namespace's (pulsar.md §1.12).
+"""The policies in force for a topic: its own, then its global ones, then its namespace's (pulsar.md §1.12).
 
 Topic policies are messages of ``__change_events`` or, in a namespace without that topic, nodes below ``/admin/topic-policies``.
-A broker's own defaults are in no store; ``BROKER_…`` are those of a 4.0.8 that sets nothing.
+A store does not contain broker.conf: constants ``BROKER_…`` are the defaults of Pulsar 4.0.8.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -25,42 +25,45 @@ from pulsar_admin.store.wording import Answer
 
 TOPIC, GLOBAL_TOPIC, NAMESPACE, BROKER = "topic", "global-topic", "namespace", "broker-default"
 BROKER_RETENTION = Retention(0, 0)
-"""``defaultRetentionTimeInMinutes`` and ``…SizeInMB`` of a broker that sets nothing."""
+"""The default ``defaultRetentionTimeInMinutes`` and ``defaultRetentionSizeInMB`` in broker.conf."""
 _Scopes = Iterable[tuple[str, Policies]]
 _SCOPES = ((TOPIC, "local"), (GLOBAL_TOPIC, "global"))
 _KEPT_ROOTS = 2 * len(_SCOPES)
 
 
 class MessageTtl(Answer, frozen=True):
-    """How long messages live, in seconds (0: unlimited), and where that is written: topic, global-topic or namespace."""
+    """A message TTL in seconds (0: unlimited), and the ``source`` that sets it: topic, global-topic or namespace."""
 
     seconds: int
     source: str
 
 
 class RetentionInForce(Answer, frozen=True):
-    """How long consumed ledgers are kept, and where that is written."""
+    """The retention of consumed ledgers, and the ``source`` that sets it."""
 
     retention: Retention
     source: str
 
 
 class DeliveryInForce(Answer, frozen=True):
-    """Whether and how messages are delayed, and where that is written."""
+    """The delayed-delivery policy, and the ``source`` that sets it."""
 
     delivery: DelayedDelivery
     source: str
 
 
 class QuotaInForce(Answer, frozen=True):
-    """A backlog quota, and where that is written."""
+    """A backlog quota, and the ``source`` that sets it."""
 
     quota: BacklogQuota
     source: str
 
 
 class PoliciesInForce(Answer, frozen=True):
-    """The policies in force for a topic; None: nothing here sets one. ``backlog_quotas``: by type."""
+    """The policies in force for a topic; None: neither topic nor namespace sets it.
+
+    ``backlog_quotas``: by quota type.
+    """
 
     message_ttl: MessageTtl | None
     retention: RetentionInForce | None
@@ -69,7 +72,7 @@ class PoliciesInForce(Answer, frozen=True):
 
     @property
     def applied_retention(self) -> RetentionInForce:
-        """The retention in force, that of a broker which sets nothing itself where nothing here sets one."""
+        """The retention in force: the broker's default if neither topic nor namespace sets one."""
         return self.retention or RetentionInForce(BROKER_RETENTION, BROKER)
 
 
@@ -85,7 +88,8 @@ def read_in_force(txn: Txn, topic: TopicName) -> PoliciesInForce:
 
 
 def find_common(txn: Txn, namespace: NamespaceName) -> PoliciesInForce | None:
-    """Return the policies in force for every topic of ``namespace``, none of a broker's own; None where some set their own.
+    """Return the policies in force for all topics of ``namespace``, without broker defaults; None if a topic may set
+    its own.
 
     Raises MetadataCorrupt.
     """
@@ -99,22 +103,23 @@ def _in_force(listed: list[tuple[str, Policies]]) -> PoliciesInForce:
 
 
 def find_message_ttl(txn: Txn, topic: TopicName) -> MessageTtl | None:
-    """Return the TTL in force, None when nothing here sets one; raises MetadataCorrupt."""
+    """Return the TTL in force, None if neither topic nor namespace sets one; raises MetadataCorrupt."""
     return _ttl_of(_iter_policies(txn, topic))
 
 
 def find_retention(txn: Txn, topic: TopicName) -> RetentionInForce | None:
-    """Return the retention in force, None when nothing here sets one; raises MetadataCorrupt."""
+    """Return the retention in force, None if neither topic nor namespace sets one; raises MetadataCorrupt."""
     return _retention_of(_iter_policies(txn, topic))
 
 
 def find_delivery(txn: Txn, topic: TopicName) -> DeliveryInForce | None:
-    """Return the delayed delivery in force, None when nothing here sets it; raises MetadataCorrupt."""
+    """Return the delayed-delivery policy in force, None if neither topic nor namespace sets one; raises
+    MetadataCorrupt."""
     return _delivery_of(_iter_policies(txn, topic))
 
 
 def may_delay(txn: Txn, topic: TopicName) -> bool:
-    """Whether messages of ``topic`` may be delayed: unless a policy says no, a broker does; damaged policies say nothing."""
+    """Whether a broker may delay messages of ``topic``: yes, unless a readable policy disables delayed delivery."""
     try:
         delivery = find_delivery(txn, topic)
     except MetadataCorrupt:
@@ -123,7 +128,8 @@ def may_delay(txn: Txn, topic: TopicName) -> bool:
 
 
 def find_quotas(txn: Txn, topic: TopicName) -> dict[str, QuotaInForce]:
-    """Return the backlog quotas in force by type, each from the first place that sets that type; raises MetadataCorrupt."""
+    """Return quota type → backlog quota in force, each from the first source that sets the type; raises
+    MetadataCorrupt."""
     return _quotas_of(_iter_policies(txn, topic))
 
 
@@ -151,20 +157,24 @@ def _quotas_of(scopes: _Scopes) -> dict[str, QuotaInForce]:
 
 
 def find_topic_policies(txn: Txn, topic: TopicName, *, is_global: bool = False) -> Policies | None:
-    """Return what ``topic`` itself sets, for this cluster or for all; None when it never did. Raises MetadataCorrupt."""
+    """Return the policies of ``topic`` itself, local or (``is_global``) global; None without any.
+
+    Raises MetadataCorrupt.
+    """
     wanted = GLOBAL_TOPIC if is_global else TOPIC
     return next((policies for source, policies in _iter_topic_policies(txn, topic) if source == wanted), None)
 
 
 def iter_own_policies(txn: Txn, namespace: NamespaceName) -> Iterator[tuple[TopicName, Policies]]:
-    """Yield the topics of ``namespace`` that its events give policies of their own, for this cluster; raises MetadataCorrupt."""
+    """Yield (topic, its local policies) for each topic of ``namespace`` that has them in events; raises
+    MetadataCorrupt."""
     events = find_policy_events(txn, namespace)
     for name, fields in sorted((events.local if events is not None else {}).items()):
         yield name, decode_topic_policies(fields, f"topic policies of {name}")
 
 
 def _iter_policies(txn: Txn, topic: TopicName) -> Iterator[tuple[str, Policies]]:
-    """Yield (source, policies), the ones that win first."""
+    """Yield (source, policies) in order of precedence."""
     yield from _iter_topic_policies(txn, topic)
     yield from _of_namespace(txn, topic.namespace)
 
@@ -185,7 +195,7 @@ def _iter_topic_policies(txn: Txn, topic: TopicName) -> Iterator[tuple[str, Poli
 
 
 def iter_stored(txn: Txn, topic: TopicName) -> Iterator[tuple[str, JsonObject]]:
-    """Yield (source, fields) of what ``topic`` itself has, for this cluster and for all, as stored; raises MetadataCorrupt."""
+    """Yield (source, stored fields) of the policies of ``topic`` itself, local then global; raises MetadataCorrupt."""
     if _sets_none(txn, topic):
         return
     name = topic.base
@@ -206,7 +216,7 @@ def iter_stored(txn: Txn, topic: TopicName) -> Iterator[tuple[str, JsonObject]]:
 
 
 def _sets_none(txn: Txn, topic: TopicName) -> bool:
-    """Whether ``topic`` is of a namespace of which no topic has policies of its own; raises MetadataCorrupt."""
+    """Whether no topic in the namespace of ``topic`` has policies of its own; raises MetadataCorrupt."""
     if topic.is_system or not txn.is_snapshot:
         return False
     kept: tuple[NamespaceName, bool] | None = txn.memo.get(_sets_none)
@@ -224,7 +234,7 @@ def _may_set(txn: Txn, namespace: NamespaceName) -> bool:
 
 
 def _may_have_nodes(txn: Txn, root: str) -> bool:
-    """Whether a node lies below ``root``, or rows where one would be were altered; asked for each of many topics."""
+    """Whether there is a node below ``root``, or an altered row that may hide one; cached, as it is called for every topic."""
     kept: dict[str, bool] = txn.memo.setdefault(_may_have_nodes, {})
     if root not in kept:
         if len(kept) >= _KEPT_ROOTS:

@@ -1,6 +1,6 @@
-"""The policy of offloading: what its options make, and what upstream refuses, in its words (Pulsar 4.0.8).
+"""The offload policies: making them from a command's options, and refusing what upstream refuses, with its messages.
 
-``OffloadPoliciesImpl``; ``CmdNamespaces``, ``CmdTopics``, ``CmdTopicPolicies``.
+Upstream (Pulsar 4.0.8): ``OffloadPoliciesImpl``; ``CmdNamespaces``, ``CmdTopics``, ``CmdTopicPolicies``.
 """
 
 from typing import Any
@@ -43,7 +43,7 @@ OFFLOAD: Json = {
     "managedLedgerOffloadMaxBlockSizeInBytes": None,
     "managedLedgerOffloadReadBufferSizeInBytes": None,
 }
-"""``OffloadPoliciesImpl`` that sets nothing, in the order in which Jackson writes its fields; None is left out."""
+"""The default values of ``OffloadPoliciesImpl``, in the order in which Jackson writes its fields; None is left out."""
 KINDS = {
     key: dict
     if key.endswith("Configurations")
@@ -52,12 +52,12 @@ KINDS = {
     else str
     for key in OFFLOAD
 } | dict.fromkeys(("s3Driver", "gcsDriver", "fileSystemDriver"), bool)
-"""The types of its fields, and of the getters that Jackson writes with them."""
+"""The types of the fields of ``OffloadPoliciesImpl``, and of the getters that Jackson writes as fields."""
 NO_OFFLOAD = {key: value for key, value in OFFLOAD.items() if value is not None}
 
 
 def offload(group: str, options: Options) -> Json:
-    """Return ``OffloadPoliciesImpl.create``; raises InvalidValue."""
+    """Return the policies that ``OffloadPoliciesImpl.create`` makes of the options; raises InvalidValue."""
     driver, region, endpoint = options["driver"], options["region"], options["endpoint"]
     if driver.lower() not in [name.lower() for name in DRIVERS]:
         raise InvalidValue(f"The driver {driver} is not supported, (Possible values: {','.join(DRIVERS)}).")
@@ -117,7 +117,7 @@ def _kinds(value: Json) -> Json:
 
 
 def offload_answer(value: Json | None) -> Json | None:
-    """Return offload policies as upstream prints them: its order, and what kind of driver it is."""
+    """Return offload policies as upstream prints them: in its order of fields, with booleans for the kind of driver."""
     if value is None:
         return None
     answer = {key: value[key] for key in OFFLOAD if value.get(key) is not None}
@@ -136,21 +136,22 @@ def offload_threshold(group: str, options: Options) -> Json:
 
 
 def lag_answer(value: Json | None) -> str:
-    """Return the lag as upstream prints it."""
+    """Return the deletion lag as upstream prints it."""
     if value is None:
         return "Unset for namespace. Defaulting to broker setting."
     return f"{int(value['managedLedgerOffloadDeletionLagInMillis'] / 60_000)} minute(s)"
 
 
 def threshold_answer(value: Json | None) -> str:
-    """Return the thresholds as upstream prints them, −1 where none is set."""
+    """Return the thresholds as upstream prints them; −1 for one that is not set."""
     given = value or {}
     names = ("ThresholdInBytes", "ThresholdInSeconds")
     return "\n".join(f"offload{name}: {given.get(f'managedLedgerOffload{name}', -1)}" for name in names)
 
 
 def check_offload(scope: Scope, value: Json, options: Options) -> None:
-    """Raise InvalidValue for no bucket (``OffloadPoliciesImpl.bucketValid``); of ``topicPolicies``, for sizes below 1."""
+    """Raise InvalidValue without a bucket (``OffloadPoliciesImpl.bucketValid``), and in ``topicPolicies`` for sizes
+    below 1."""
     for size in ("MaxBlockSizeInBytes", "ReadBufferSizeInBytes") if scope.group == TOPIC_POLICIES else ():
         if value.get(f"managedLedgerOffload{size}", 1) <= 0:
             raise InvalidValue(f"{size[0].lower()}{size[1:]} cannot be less than or equal to 0!")

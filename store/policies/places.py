@@ -1,4 +1,4 @@
-"""Where a policy lies in the JSON of ``Policies`` or the fields of ``TopicPolicies``; every other member stays as it is."""
+"""Where a policy is stored in the JSON of ``Policies`` or the fields of ``TopicPolicies``; writing it changes no other member."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -6,30 +6,33 @@ from typing import Any
 from msgspec import Struct, field
 
 Json = dict[str, Any]  # Any: JSON values
-Options = Mapping[str, Any]  # Any: of a command, by the names of ``pulsar_admin.upstream_list.name_of``
+Options = Mapping[str, Any]  # Any: a command's values, named as ``pulsar_admin.upstream_list.name_of`` names options
 
 
 class Place(Struct, frozen=True):
-    """One policy's place: ``read`` gives None where nothing is set, ``write`` sets or (None) removes in a copy of the policies."""
+    """Where one policy is stored; ``key`` is its member of the policies."""
 
     key: str
 
     @property
     def members(self) -> tuple[str, ...]:
-        """The members that change with it."""
+        """The members of the policies that ``write`` may change."""
         return (self.key,)
 
     def read(self, found: Json, cluster: str, options: Options) -> Any:
-        """Return the value."""
+        """Return the policy's value in the policies ``found``, None if it is not set."""
         raise AssertionError
 
     def write(self, found: Json, value: Any, cluster: str, options: Options) -> Json:
-        """Return ``found`` with ``value``."""
+        """Return a copy of the policies ``found`` with the policy set to ``value``, or removed if that is None."""
         raise AssertionError
 
 
 class Member(Place, frozen=True):
-    """A member of its own. ``empty``: what upstream leaves there when it is removed; None: no member."""
+    """A policy that is one member.
+
+    ``empty``: the value that upstream leaves when it removes the policy; None: no member.
+    """
 
     empty: Any = None
 
@@ -41,7 +44,7 @@ class Member(Place, frozen=True):
 
 
 class PerCluster(Place, frozen=True):
-    """A map by cluster. ``older``: a member that has the same for clients of before."""
+    """A policy in a map by cluster name. ``older``: a second member with the same map, which older clients read."""
 
     older: str | None = None
 
@@ -59,7 +62,7 @@ class PerCluster(Place, frozen=True):
 
 
 class Entry(Place, frozen=True):
-    """A map of which an option names the entry; ``read`` gives the whole map."""
+    """A map of which ``write`` changes one entry, whose key is the value of ``option``; ``read`` returns the whole map."""
 
     option: str
 
@@ -71,7 +74,7 @@ class Entry(Place, frozen=True):
 
 
 class OfSubscription(Place, frozen=True):
-    """A member that a subscription may have a value of its own of, in ``subscriptionPolicies``."""
+    """A member that a subscription may override with the member ``inner`` in ``subscriptionPolicies``."""
 
     inner: str
 
@@ -91,7 +94,7 @@ class OfSubscription(Place, frozen=True):
 
 
 class Inner(Place, frozen=True):
-    """A policy whose value consists of some members of an object. ``template``: the object to create if it does not exist."""
+    """A policy that is the members ``inner`` of an object. ``template``: the object to create if it does not exist."""
 
     template: Json = field(default_factory=dict)
     inner: Sequence[str] = ()
@@ -109,7 +112,10 @@ class Inner(Place, frozen=True):
 
 
 class Parts(Place, frozen=True):
-    """Members that are the members of one object: the object's → theirs; set and removed together, the first tells."""
+    """A policy whose value is one object, stored as several members that are set and removed together.
+
+    ``parts``: key of the object → member of the policies. The policy is set if the member ``key`` is.
+    """
 
     parts: Mapping[str, str] = field(default_factory=dict)
 
@@ -131,7 +137,7 @@ class Parts(Place, frozen=True):
 
 
 def put(found: Mapping[str, Any], key: str, value: Any) -> Json:
-    """Return ``found`` with ``value`` at ``key``, in its place; None removes it."""
+    """Return a copy of ``found`` with ``value`` under ``key``, in the same order; None removes the key."""
     changed = dict(found)
     if value is None:
         changed.pop(key, None)

@@ -16,10 +16,11 @@ SIZE, AGE = "destination_storage", "message_age"
 
 
 class QuotaState(Struct, frozen=True):
-    """A backlog quota in force beside what it counts. ``slowest``: the cursor that stands furthest back, which is judged.
+    """A backlog quota in force and how much of it is used by ``slowest``, the cursor with the earliest mark-delete position.
 
-    ``used``: bytes of backlog, or for ``message_age`` milliseconds since the ledger of its first message was closed. ``closed_ms``:
-    when that was; None for a size, while that ledger is still written, and if no subscription has a backlog.
+    ``used`` and ``limit``: bytes of backlog, or for ``message_age`` milliseconds since the ledger of the backlog's
+    first message was closed. ``closed_ms``: that time; None for a size, while that ledger is open, and if no
+    subscription has a backlog.
     """
 
     kind: str
@@ -33,22 +34,22 @@ class QuotaState(Struct, frozen=True):
 
     @property
     def is_size(self) -> bool:
-        """Whether this quota limits bytes, not the age of the oldest message."""
+        """Whether the quota limits bytes rather than the age of the oldest message."""
         return self.kind == SIZE
 
     @property
     def evicts(self) -> bool:
-        """Whether a broker drops messages where it is reached; else it refuses producers, or lets them wait."""
+        """Whether a broker drops messages when the quota is reached; otherwise it rejects producers or makes them wait."""
         return self.quota.policy == EVICTION
 
 
 def iter_quota_states(
     topic: Topic, mark_deletes: Mapping[str, Position], quotas: Mapping[str, QuotaInForce], now_ms: int
 ) -> Iterator[QuotaState]:
-    """Yield the state of each of ``quotas`` that has a limit, for ``topic`` with its durable cursors at ``mark_deletes``; a system topic
-    has none.
+    """Yield the state of each of ``quotas`` (by type) that has a limit, for the durable cursors of ``topic`` at
+    ``mark_deletes``.
 
-    A broker's own defaults (``backlogQuotaDefaultLimitBytes``) are in no store.
+    None for a system topic. Quotas of broker.conf (``backlogQuotaDefaultLimitBytes``) are not in a store.
     """
     if not mark_deletes or topic.name.is_system:  # upstream's SystemTopic has no quotas
         return
@@ -69,7 +70,8 @@ def iter_quota_states(
 
 
 def _closed_ms(topic: Topic, mark_delete: Position) -> int | None:
-    """Return when the ledger of the first entry after ``mark_delete`` was closed, None while it is the last one, or open."""
+    """Return when the ledger of the first entry after ``mark_delete`` was closed; None for the topic's last or an open
+    ledger."""
     if not topic.ids or mark_delete.ledger_id == topic.ids[-1]:
         return None
     ledger = topic.ledger(mark_delete.ledger_id)

@@ -1,7 +1,8 @@
-"""Retention: which ledgers a broker may trim once cursors have moved (pulsar.md §1.9, ``ManagedLedgerImpl.internalTrimLedgers``).
+"""Retention: which ledgers a broker may trim once cursors have moved (pulsar.md §1.9,
+``ManagedLedgerImpl.internalTrimLedgers``).
 
-The list of ledgers is trimmed from its head: up to the ledger the slowest durable cursor still needs, as far as retention lets go,
-and never the last one listed.
+A broker trims the list of ledgers from its start, up to the first ledger that the slowest durable cursor still needs or
+retention still keeps, and never the last ledger.
 """
 
 from bisect import bisect_right
@@ -19,7 +20,7 @@ from pulsar_admin.store.names import Position
 from pulsar_admin.store.policies.in_force import BROKER_RETENTION, find_retention
 
 UNKNOWN_RETENTION = Retention(-1, -1)
-"""Of policies that cannot be read: nothing is promised to be deleted."""
+"""The retention assumed for unreadable policies: unlimited, so that no ledger is reported as deletable."""
 _MINUTE_MS = 60_000
 _MEGABYTE = 1 << 20
 
@@ -28,10 +29,10 @@ Positions = Mapping[str, Position]
 
 
 class Freed(Struct, frozen=True):
-    """What a change lets a broker delete, beyond what it could delete before.
+    """The ``ledgers`` that a broker may delete after a change and could not delete before.
 
-    ``kept_by_retention``: ledgers that every cursor has left and retention keeps. ``blocker``: the slowest cursor, which needs the
-    next ledger; None without cursors, and when none of them needs anything: what stays then is the last ledger, which always does.
+    ``kept_by_retention``: ledgers that no cursor needs and retention keeps. ``blocker``: name and mark-delete position
+    of the slowest cursor, which needs the next ledger; None if no cursor needs a ledger: then only the last ledger stays.
     """
 
     ledgers: tuple[TopicLedger, ...]
@@ -42,7 +43,8 @@ class Freed(Struct, frozen=True):
 
 
 def read_mark_deletes(reader: EntryReader, topic: Topic) -> dict[str, Position]:
-    """Return where every durable cursor of ``topic`` stands; one that cannot be read counts as standing at the beginning."""
+    """Return name → mark-delete position of the durable cursors of ``topic``; an unreadable one counts as at its first
+    position."""
     positions = {}
     for name in iter_cursor_names(reader.txn, topic.name):
         try:
@@ -53,8 +55,10 @@ def read_mark_deletes(reader: EntryReader, topic: Topic) -> dict[str, Position]:
 
 
 def freed_ledgers(reader: EntryReader, topic: Topic, before: Positions, after: Positions, now_ms: int) -> Freed:
-    """Return what moving the cursors of ``topic`` from ``before`` to ``after`` (all of them, in both) lets a broker delete at
-    ``now_ms``."""
+    """Return what a broker may delete at ``now_ms`` once the cursors of ``topic`` moved from ``before`` to ``after``.
+
+    Both name all durable cursors.
+    """
     retention = retention_of(reader.txn, topic)
     consumed_before, _ = consumed_ledgers(topic, before)
     consumed, blocker = consumed_ledgers(topic, after)
@@ -66,8 +70,8 @@ def freed_ledgers(reader: EntryReader, topic: Topic, before: Positions, after: P
 
 
 def trimmable(reader: EntryReader, topic: Topic, now_ms: int) -> tuple[TopicLedger, ...]:
-    """Return the ledgers of ``topic`` that a broker would delete at ``now_ms``: every durable cursor has left them, retention lets them
-    go."""
+    """Return the ledgers of ``topic`` that a broker would delete at ``now_ms``: no durable cursor needs them, nor does
+    retention."""
     return released_ledgers(topic, read_mark_deletes(reader, topic), retention_of(reader.txn, topic), now_ms)
 
 
@@ -78,7 +82,8 @@ def released_ledgers(topic: Topic, positions: Positions, retention: Retention, n
 
 
 def retention_of(txn: Txn, topic: Topic) -> Retention:
-    """Return the retention that a broker which sets nothing itself keeps ``topic``'s ledgers by, or the very ``UNKNOWN_RETENTION``."""
+    """Return the retention in force, by default ``BROKER_RETENTION``; the object ``UNKNOWN_RETENTION`` if policies are
+    damaged."""
     try:
         in_force = find_retention(txn, topic.name)
     except MetadataCorrupt:
@@ -87,14 +92,21 @@ def retention_of(txn: Txn, topic: Topic) -> Retention:
 
 
 def consumed_ledgers(topic: Topic, positions: Positions) -> tuple[int, tuple[str, Position] | None]:
-    """Return how many ledgers from the head on no cursor needs, and the slowest cursor that needs the rest."""
+    """Return how many of the topic's first ledgers no cursor needs, and (name, position) of the slowest cursor that
+    needs the next.
+
+    None instead of the cursor if none needs the rest.
+    """
     consumed, slowest = consumed_by(topic.ranks, {name: topic.place(position) for name, position in positions.items()})
     return consumed, None if slowest is None else (slowest, positions[slowest])
 
 
 def consumed_by(ranks: Sequence[int], places: Mapping[str, int]) -> tuple[int, str | None]:
-    """Return what ``consumed_ledgers`` does of a topic with ``ranks`` as ``Topic.ranks`` and its cursors at ``places``, as
-    ``Topic.place``."""
+    """Return ``consumed_ledgers`` for a topic whose ``Topic.ranks`` are ``ranks``, its cursors at ``places`` (see
+    ``Topic.place``).
+
+    Of the slowest cursor only the name.
+    """
     last = max(len(ranks) - 2, 0)
     if not places:
         return last, None
@@ -103,14 +115,15 @@ def consumed_by(ranks: Sequence[int], places: Mapping[str, int]) -> tuple[int, s
 
 
 def count_released(topic: Topic, consumed: int, retention: Retention, now_ms: int) -> int:
-    """Return how many of the first ``consumed`` ledgers retention lets go: time is over, or the rest is still the size to keep."""
+    """Return how many of the first ``consumed`` ledgers retention does not keep: they are old enough, or the rest is
+    large enough."""
     ledgers = [(ledger.size_bytes, ledger.info.timestamp_ms) for ledger in topic.ledgers]
     return count_let_go(ledgers, consumed, retention, now_ms)
 
 
 def count_let_go(ledgers: Sequence[tuple[int, int | None]], consumed: int, retention: Retention, now_ms: int) -> int:
-    """Return what ``count_released`` does of a topic with ``ledgers``: the size of each in bytes, and when it was closed, 0 or None:
-    never."""
+    """Return ``count_released`` for a topic with ``ledgers``: (size in bytes, close time in epoch ms; 0 or None for an
+    open one)."""
     rest = sum(size_bytes for size_bytes, _ in ledgers)
     for index, (size_bytes, closed_ms) in enumerate(ledgers[:consumed]):
         age_ms = now_ms - (closed_ms or now_ms)

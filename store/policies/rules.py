@@ -1,7 +1,8 @@
-"""What the options of a policy's command make, and what upstream refuses, in its words (Pulsar 4.0.8).
+"""Making a policy's JSON from the options of its command, and refusing what upstream refuses, with its messages.
 
-``CmdNamespaces``, ``CmdTopics``, ``CmdTopicPolicies``; ``NamespacesBase``, ``PersistentTopicsBase``, ``OffloadPoliciesImpl``,
-``BacklogQuotaImpl``. Times of options are in milliseconds and sizes in bytes; below 0: as typed.
+Upstream (Pulsar 4.0.8): ``CmdNamespaces``, ``CmdTopics``, ``CmdTopicPolicies``; ``NamespacesBase``,
+``PersistentTopicsBase``, ``OffloadPoliciesImpl``, ``BacklogQuotaImpl``. In options, times are in milliseconds and sizes
+in bytes.
 """
 
 from __future__ import annotations
@@ -46,12 +47,12 @@ UPDATE_STRATEGIES = (
 )
 DELETE_MODES = ("delete_when_no_subscriptions", "delete_when_subscriptions_caught_up")
 SUBSCRIPTION_TYPES = ("Exclusive", "Shared", "Failover", "Key_Shared")
-_ENSEMBLE_MAX = 5  # managedLedgerMaxEnsembleSize of a broker that sets nothing
-_MESSAGE_MAX_BYTES = 5 << 20  # maxMessageSize of a broker that sets nothing
+_ENSEMBLE_MAX = 5  # default managedLedgerMaxEnsembleSize in broker.conf
+_MESSAGE_MAX_BYTES = 5 << 20  # default maxMessageSize in broker.conf
 
 
 class Scope(Struct, frozen=True):
-    """Whose policies: ``group`` is upstream's of the command. ``namespace_policies``: as stored; ``found``: what changes."""
+    """The policies that a command of upstream's ``group`` changes (``found``), and those of the namespace as stored."""
 
     group: str
     txn: Txn
@@ -62,7 +63,7 @@ class Scope(Struct, frozen=True):
 
     @property
     def of_topic(self) -> bool:
-        """Whether they are a topic's."""
+        """Whether the policies to change are a topic's."""
         return self.group != NAMESPACES
 
 
@@ -75,19 +76,19 @@ _SHARED = {"global_", "applied", "subscription"}
 
 
 def number(group: str, options: Options) -> Any:
-    """Return the one option that is not of every command."""
+    """Return the value of the command's one option of its own, whatever its type."""
     (value,) = (value for name, value in options.items() if name not in _SHARED)
     return value
 
 
 def seconds(group: str, options: Options) -> int:
-    """Return the one option, a time, in seconds."""
+    """Return the command's one option, a time, in seconds."""
     return seconds_of(number(group, options))
 
 
 def seconds_of(time_ms: int) -> int:
-    """Return a time of an option in seconds; below 0: as typed."""
-    return time_ms if time_ms == -1 else int(time_ms / 1000)  # -1 is a default of upstream's, not typed
+    """Return an option's milliseconds as seconds; -1, upstream's default, stays -1."""
+    return time_ms if time_ms == -1 else int(time_ms / 1000)
 
 
 def flag(group: str, options: Options) -> bool:
@@ -107,12 +108,18 @@ def enabled(group: str, options: Options) -> bool:
 
 
 def fields(**names: str) -> Make:
-    """Return what makes an object: its members by options; an option that a group has not is false."""
+    """Return a function that makes an object of the options: ``names`` are member → option.
+
+    A group that lacks the option gets false.
+    """
     return lambda group, options: {key: options.get(name, False) for key, name in names.items()}
 
 
 def choice(*values: str, words: str) -> Make:
-    """Return what takes one of ``values`` in any case; raises InvalidValue with ``words``, of which ``{}`` is what was given."""
+    """Return a function that takes the one option, one of ``values`` in any case.
+
+    It raises InvalidValue with ``words``, where ``{}`` stands for the given text and for ``values``.
+    """
 
     def make(group: str, options: Options) -> str:
         given = number(group, options) or ""
@@ -124,7 +131,7 @@ def choice(*values: str, words: str) -> Make:
 
 
 def retention(group: str, options: Options) -> Json:
-    """Return ``RetentionPolicies``: whole minutes and MB, rounded towards 0; −1 is infinite."""
+    """Return ``RetentionPolicies``: whole minutes and MB, rounded towards 0; -1 is infinite."""
     time_s, size = seconds_of(options["time"]), options["size"]
     minutes = -1 if time_s == -1 else int(time_s / 60)
     megabytes = -1 if size == -1 else int(size / (1 << 20))
@@ -149,13 +156,13 @@ def backlog_quota(group: str, options: Options) -> Json:
 
 
 def check_quota_type(kind: str) -> None:
-    """Raise InvalidValue for an unknown type of quota."""
+    """Raise InvalidValue for an unknown quota type."""
     if kind not in QUOTA_TYPES:
         raise InvalidValue(f"Invalid backlog quota type '{kind}'. Valid options are: [{', '.join(QUOTA_TYPES)}]")
 
 
 def delivery(group: str, options: Options) -> Json:
-    """Return ``DelayedDeliveryPolicies``."""
+    """Return ``DelayedDeliveryPolicies``; raises InvalidValue as ``flag``."""
     active = flag(group, options)
     return {"tickTime": options["time"], "active": active, "maxDeliveryDelayInMillis": options["max_delay"]}
 
@@ -219,7 +226,7 @@ def auth_mode(group: str, options: Options) -> str:
 
 
 def subscription_types(group: str, options: Options) -> list[str]:
-    """Return the types that may subscribe; raises InvalidValue."""
+    """Return the subscription types that are allowed; raises InvalidValue for an unknown one."""
     for name in options["types"]:
         if name not in SUBSCRIPTION_TYPES:
             raise InvalidValue(f"Illegal subscription type {name}. Possible values: [{', '.join(SUBSCRIPTION_TYPES)}].")
@@ -227,12 +234,12 @@ def subscription_types(group: str, options: Options) -> list[str]:
 
 
 def clusters(group: str, options: Options) -> list[str]:
-    """Return the clusters named, as upstream's set gives them."""
+    """Return the named clusters in the order of a Java HashSet, which upstream makes of them."""
     return in_hash_order(dict.fromkeys(options["clusters"].split(",")))
 
 
 def quotas_answer(value: Json | None) -> dict[str, str]:
-    """Return backlog quotas as upstream prints them, by type."""
+    """Return quota type → backlog quota as upstream prints it."""
     names = ("limit", "limitSize", "limitTime", "policy")
     return {
         kind: f"BacklogQuotaImpl({', '.join(f'{name}={quota.get(name)}' for name in names)})"
@@ -244,7 +251,8 @@ def quotas_answer(value: Json | None) -> dict[str, str]:
 
 
 def least(namespaces: str, topics: str | None = None, most: int = INT_MAX) -> Check:
-    """Return a check that a number is 0 to ``most``, with the words of either group."""
+    """Return a check that a number is from 0 to ``most``; its messages are ``namespaces``, or ``topics`` for a topic's
+    policies."""
 
     def check(scope: Scope, value: int, options: Options) -> None:
         if type(value) is not int or not 0 <= value <= most:
@@ -254,7 +262,7 @@ def least(namespaces: str, topics: str | None = None, most: int = INT_MAX) -> Ch
 
 
 def _exceeds(quota: Json | None, kept: Json) -> bool:
-    """Return whether a quota allows as much as is retained: the rule of ``AdminResource.checkBacklogQuota``."""
+    """Return whether a backlog quota reaches the retention ``kept``, the rule of ``AdminResource.checkBacklogQuota``."""
     allowed: dict[str, int] = {**(BROKER_QUOTA if quota is None else quota)}
     minutes, megabytes = kept.get("retentionTimeInMinutes") or 0, kept.get("retentionSizeInMB") or 0
     if megabytes > 0 and allowed.get("limitSize", allowed.get("limit", 0)) >= megabytes << 20:
@@ -263,7 +271,7 @@ def _exceeds(quota: Json | None, kept: Json) -> bool:
 
 
 def check_retention(scope: Scope, value: Json, options: Options) -> None:
-    """Raise InvalidValue for one limit of 0, or retention that does not exceed the backlog quotas."""
+    """Raise InvalidValue if just one limit is 0, one is below -1, or the retention does not exceed the backlog quotas."""
     for what, key in (("time", "retentionTimeInMinutes"), ("size", "retentionSizeInMB")):
         if value[key] < -1:
             raise InvalidValue(f"Invalid retention policy: {what} limit must be >= -1")
@@ -286,7 +294,7 @@ def check_retention(scope: Scope, value: Json, options: Options) -> None:
 
 
 def check_quota(scope: Scope, value: Json | None, options: Options) -> None:
-    """Raise InvalidValue for an unknown type, or a quota that allows more than is retained."""
+    """Raise InvalidValue for an unknown quota type, or a quota that reaches the retention."""
     check_quota_type(options["type_"])
     kept = scope.namespace_policies.get("retention_policies")
     if scope.of_topic:
@@ -294,7 +302,7 @@ def check_quota(scope: Scope, value: Json | None, options: Options) -> None:
     elif value is None:
         return
     elif options["type_"] != QUOTA_TYPES[0]:
-        value = None  # of a namespace, upstream compares the quota of size alone, here the broker's
+        value = None  # for a namespace, upstream compares the size quota only: here the broker's default
     if kept is not None and _exceeds(value, kept):
         kind = "topic" if scope.of_topic else "namespace"
         raise InvalidValue(
@@ -303,7 +311,8 @@ def check_quota(scope: Scope, value: Json | None, options: Options) -> None:
 
 
 def check_persistence(scope: Scope, value: Json, options: Options) -> None:
-    """Raise InvalidValue for quorums that do not fit, or an ensemble above what a broker that sets nothing takes."""
+    """Raise InvalidValue unless ensemble >= write quorum >= ack quorum, and for an ensemble above the broker's default
+    limit."""
     ensemble, write, ack = (value[f"bookkeeper{name}"] for name in ("Ensemble", "WriteQuorum", "AckQuorum"))
     if ensemble > _ENSEMBLE_MAX:
         raise InvalidValue(f"Bookkeeper-Ensemble must be <= {_ENSEMBLE_MAX} and > 0.", value=ensemble)
@@ -312,7 +321,7 @@ def check_persistence(scope: Scope, value: Json, options: Options) -> None:
 
 
 def check_message_size(scope: Scope, value: int, options: Options) -> None:
-    """Raise InvalidValue for a size below 0 or above what a broker that sets nothing takes."""
+    """Raise InvalidValue for a size below 0 or above the broker's default limit."""
     if not 0 <= value <= _MESSAGE_MAX_BYTES:
         raise InvalidValue(
             "topic-level maxMessageSize must be greater than or equal to 0 "
@@ -321,7 +330,8 @@ def check_message_size(scope: Scope, value: int, options: Options) -> None:
 
 
 def check_clusters(scope: Scope, value: list[str], options: Options) -> None:
-    """Raise InvalidValue for a cluster that does not exist or is not the tenant's; ``topicPolicies`` does not ask."""
+    """Raise InvalidValue for a cluster that does not exist or the tenant may not use; not for ``topicPolicies``, as
+    upstream."""
     from pulsar_admin.store.db.tree import iter_children
 
     if scope.group == TOPIC_POLICIES:
@@ -352,19 +362,19 @@ def _check_tenant(scope: Scope, cluster: str) -> None:
 
 
 def check_filters(scope: Scope, value: Json, options: Options) -> None:
-    """Raise InvalidValue for no name; whether a broker has such filters is in no store."""
+    """Raise InvalidValue without a filter name; a store does not show which filters brokers have."""
     if not value["entryFilterNames"]:
         raise InvalidValue("entryFilterNames can't be empty. To remove entry filters use the remove method.")
 
 
 def check_group(scope: Scope, value: str, options: Options) -> None:
-    """Raise InvalidValue for a resource group that is not there."""
+    """Raise InvalidValue for a resource group that does not exist."""
     if _node(scope, f"/admin/resourcegroups/{value}") is None:
         raise InvalidValue("ResourceGroup does not exist")
 
 
 def check_shadows(scope: Scope, value: list[str], options: Options) -> None:
-    """Raise InvalidValue for topics that are not there."""
+    """Raise InvalidValue for shadow topics that do not exist."""
     for text in value:
         try:
             name: TopicName = parse_topic(text)

@@ -1,7 +1,8 @@
-"""The policies of namespaces and topics, a row each: upstream's names, where the value lies, how options make it, what is refused.
+"""The policies of namespaces and topics, one row each: upstream's names, where the value is stored, how options make
+it, its check.
 
-Reading, setting, removing, checking and the commands of all groups follow from the rows. Upstream (Pulsar 4.0.8): ``Policies``,
-``TopicPolicies`` and the commands of ``namespaces``, ``topics`` and ``topicPolicies``.
+The commands of all groups that read, set, remove and check policies are made from these rows. Upstream (Pulsar 4.0.8):
+``Policies``, ``TopicPolicies`` and the commands of ``namespaces``, ``topics`` and ``topicPolicies``.
 """
 
 from collections.abc import Callable
@@ -19,12 +20,13 @@ from pulsar_admin.store.policies.rules import Check, Make, choice, fields, least
 
 
 class Policy(Struct, frozen=True):
-    """One policy. ``names``: upstream's in any group, ours first; ``what``: its noun, with the unit after a comma,
-    or "whether …"; ``pulsar_admin.lookup`` makes the commands' summaries of it.
+    """One policy. ``names``: upstream's names in all groups, the one used here first; ``what``: its noun, with the unit
+    after a comma, or "whether …", from which ``pulsar_admin.lookup`` makes the commands' summaries.
 
-    ``default``: what a broker that sets nothing does. ``unset``: what upstream shows of a namespace, and ``own_unset`` of a
-    topic, that sets nothing. ``lists``: the group in which upstream prints an element a line. ``like``: the JSON that
-    upstream stores, by example, if ``default`` and ``unset`` are none: a tuple is a choice, a type is optional.
+    ``default``: the broker's default. ``unset`` and ``own_unset``: what upstream shows for a namespace and for a topic
+    that does not set the policy. ``lists``: the group in which upstream prints one element per line. ``like``: an
+    example of the stored JSON, if ``default`` and ``unset`` are None: a tuple lists the allowed values, a type means an
+    optional value of that type.
     """
 
     names: str
@@ -42,11 +44,12 @@ class Policy(Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """The first of its names."""
+        """The first of the policy's names."""
         return self.names.split()[0]
 
     def check_kind(self, value: Any) -> None:
-        """Raise InvalidValue for JSON that a broker would not read as this policy: one such value makes all policies unreadable."""
+        """Raise InvalidValue for JSON that a broker cannot read as this policy: one such value makes all policies
+        unreadable."""
         for key, one in value.items() if isinstance(value, dict) else ():
             most = LONG_MAX if key in _LONGS else INT_MAX
             if type(one) is int and not -most - 1 <= one <= most:
@@ -63,7 +66,7 @@ class Policy(Struct, frozen=True):
             )
 
     def shown(self, value: Any) -> Any:
-        """Return ``value`` as upstream prints it: members in the order of its class, without those that are null."""
+        """Return ``value`` as upstream prints it: members in the order of its class, without nulls."""
         if self.answer is not None:
             return self.answer(value)
         if not isinstance(value, dict):
@@ -506,12 +509,13 @@ POLICIES: tuple[Policy, ...] = (
 
 @cache
 def policies_by_name() -> dict[str, Policy]:
-    """Return the policies by every name of theirs."""
+    """Return name → policy, for all names of every policy."""
     return {name: policy for policy in POLICIES for name in policy.names.split()}
 
 
 def policy_named(name: str, group: str) -> Policy:
-    """Return a policy of ``group``, ``namespaces`` or ``topics``; raises InvalidValue for an unknown name."""
+    """Return the policy with this name in ``group`` (``namespaces`` or ``topics``); raises InvalidValue for an unknown
+    name."""
 
     def is_known(policy: Policy) -> bool:
         return (policy.namespace if group == rules.NAMESPACES else policy.topic) is not None

@@ -1,4 +1,4 @@
-"""What a policy of the table is: of a namespace, of a topic itself, and in force (upstream's ``--applied``)."""
+"""The value of a policy: of a namespace, of a topic itself, and in force for a topic (upstream's ``--applied``)."""
 
 from typing import Any
 
@@ -14,17 +14,17 @@ from pulsar_admin.store.policies.table import Policy
 from pulsar_admin.store.wording import Answer
 
 NOTHING: tuple[Any, ...] = (None, {}, [], "UNDEFINED")
-"""Values that set nothing."""
+"""Values that count as not set."""
 
 
 def read_namespace_json(txn: Txn, namespace: NamespaceName) -> Json:
-    """Return the policies of ``namespace`` as stored, empty if it has no node; raises MetadataCorrupt."""
+    """Return the stored policies of ``namespace``, {} if it has no node; raises MetadataCorrupt."""
     node = find_node(txn, namespace.policies_path)
     return {} if node is None else decode_namespace_json(node.value, node.path)
 
 
 def find_cluster(txn: Txn, namespace: NamespaceName) -> str | None:
-    """Return the cluster that the store comes from, None where several are known."""
+    """Return the cluster of the store's data: the only registered one, else the only one of ``namespace``; None if unclear."""
     clusters = [name for name in iter_children(txn, "/admin/clusters") if name != "global"]
     if len(clusters) != 1:
         clusters = [str(name) for name in read_namespace_json(txn, namespace).get("replication_clusters") or ()]
@@ -32,7 +32,7 @@ def find_cluster(txn: Txn, namespace: NamespaceName) -> str | None:
 
 
 def namespace_value(txn: Txn, namespace: NamespaceName, policy: Policy) -> Any:
-    """Return what ``namespace`` says, None where it says nothing; raises MetadataCorrupt."""
+    """Return the value that ``namespace`` sets, None without one; raises MetadataCorrupt."""
     if policy.namespace is None:
         return None
     policies = read_namespace_json(txn, namespace)
@@ -40,7 +40,10 @@ def namespace_value(txn: Txn, namespace: NamespaceName, policy: Policy) -> Any:
 
 
 def own_value(txn: Txn, topic: TopicName, policy: Policy, options: Options) -> Any:
-    """Return what ``topic`` itself says, for this cluster or (``global_``) for all; raises MetadataCorrupt."""
+    """Return the value that ``topic`` itself sets, locally or (option ``global_``) globally, None without one.
+
+    Raises MetadataCorrupt.
+    """
     if policy.topic is None:
         return None
     wanted = GLOBAL_TOPIC if options.get("global_") else TOPIC
@@ -49,9 +52,10 @@ def own_value(txn: Txn, topic: TopicName, policy: Policy, options: Options) -> A
 
 
 def applied_value(txn: Txn, topic: TopicName, policy: Policy, options: Options) -> Any:
-    """Return what upstream says is in force: of the topic's own for one scope, else of the namespace, else of a broker.
+    """Return the value that upstream shows with ``--applied``: ``own_value``, else the namespace's, else the broker's default.
 
-    4.0.8 never asks for the policies of all clusters unless ``--global`` says so; ``value_in_force`` does.
+    Without ``--global``, 4.0.8 ignores global topic policies here, though a broker applies them: see
+    ``value_in_force``.
     """
     own = own_value(txn, topic, policy, options)
     above = namespace_value(txn, topic.namespace, policy)
@@ -62,7 +66,7 @@ def applied_value(txn: Txn, topic: TopicName, policy: Policy, options: Options) 
 
 
 def value_in_force(txn: Txn, topic: TopicName, policy: Policy, options: Options) -> tuple[Any, str]:
-    """Return what a broker does, and where that is written: topic, global-topic, namespace or broker-default."""
+    """Return the value that a broker applies, and its source: topic, global-topic, namespace or broker-default."""
     for source, fields in iter_stored(txn, topic):
         value = None if policy.topic is None else policy.topic.read(fields, "", options)
         if value not in NOTHING:
@@ -72,7 +76,7 @@ def value_in_force(txn: Txn, topic: TopicName, policy: Policy, options: Options)
 
 
 class PolicyValue(Answer, frozen=True):
-    """What a topic has of a policy, JSON as upstream stores it, and where that is set: ``source`` is None where it is not."""
+    """A topic's value of a policy as the JSON that upstream stores, and the ``source`` that sets it, None if not set."""
 
     topic: str
     policy: str
@@ -81,7 +85,8 @@ class PolicyValue(Answer, frozen=True):
 
 
 def topics_with_policies(txn: Txn, selection: TopicSelection) -> list[TopicName]:
-    """Return the topics that are meant, each as a whole; raises TopicNotFound, Refused, and InvalidValue for a partition."""
+    """Return the selected topics without partition numbers; raises TopicNotFound, Refused, and InvalidValue for a
+    partition."""
     for name in selection.topics:
         if name.domain != PERSISTENT:
             raise Refused(
@@ -96,19 +101,20 @@ def topics_with_policies(txn: Txn, selection: TopicSelection) -> list[TopicName]
 
 
 def sourced_values(txn: Txn, selection: TopicSelection, policy: Policy, options: Options) -> tuple[PolicyValue, ...]:
-    """Return the ``sourced_value`` of each of the topics that are meant."""
+    """Return the ``sourced_value`` of each selected topic."""
     names = topics_with_policies(txn, selection)
     return tuple(PolicyValue(str(name), policy.name, *sourced_value(txn, name, policy, options)) for name in names)
 
 
 def answered_values(txn: Txn, selection: TopicSelection, policy: Policy, options: Options) -> tuple[Any, ...]:
-    """Return the values of the topics that are meant as a broker answers: the ``own_value``, or the ``applied_value``."""
+    """Return the values of the selected topics as a broker answers: ``own_value``, or ``applied_value`` with ``applied``."""
     read = applied_value if options.get("applied") else own_value
     return tuple(read(txn, name, policy, options) for name in topics_with_policies(txn, selection))
 
 
 def sourced_value(txn: Txn, topic: TopicName, policy: Policy, options: Options) -> tuple[Any, str | None]:
-    """Return what ``topic`` itself says or, where ``applied`` is asked for, what a broker does, and where it is written; None: nowhere."""
+    """Return (value, source): ``own_value``, or with the option ``applied`` ``value_in_force``; the source is None if
+    not set."""
     if options.get("applied"):
         value, source = value_in_force(txn, topic, policy, options)
     else:
