@@ -1,4 +1,4 @@
-"""``bookies``: which there are, and their racks."""
+"""``bookies``: listing and renaming bookies, and their racks."""
 
 from typing import Any
 

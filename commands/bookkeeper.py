@@ -1,4 +1,4 @@
-"""``bookkeeper``: commands of ``bookkeeper shell`` that a store answers, in the words of BookKeeper 4.17.2."""
+"""``bookkeeper``: the commands of ``bookkeeper shell`` that a store can answer, with the output of BookKeeper 4.17.2."""
 
 from collections.abc import Iterable, Iterator
 from functools import partial
@@ -16,7 +16,7 @@ _logged = partial(mirrored, output=_FORMATTED)
 
 
 def _printed(lines: Iterable[str]) -> Shown:
-    """Return lines as they are; with ``-o`` they are names."""
+    """Return ``lines`` to be printed unchanged, as the shell does; in CSV and tables they are the column LINE."""
     return Lines(lines, "LINE", as_text=True)
 
 

@@ -1,4 +1,4 @@
-"""``brokers``: their dynamic settings; what else upstream has there needs a running one."""
+"""``brokers``: dynamic settings; upstream's other commands of the group need a running broker."""
 
 from typing import Any
 

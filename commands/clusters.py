@@ -53,7 +53,7 @@ _SETS: Any = {"changes": True, "helps": _HELPS}
 
 
 def _given(options: dict[str, Any]) -> dict[str, Any]:  # Any: JSON values
-    """Return what options of a cluster say, by upstream's keys."""
+    """Return the settings in a cluster command's options under upstream's keys."""
     return {_KEYS[name]: value for name, value in options.items() if value is not None and value is not False}
 
 

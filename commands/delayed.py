@@ -1,4 +1,4 @@
-"""``delayed``: the index of delayed messages, when they are due, replay, and a real broker's snapshots."""
+"""``delayed``: the index of delayed messages, their due times, replay, and brokers' bucket snapshots."""
 
 from __future__ import annotations
 
@@ -63,9 +63,9 @@ delaying = together(
 def waiting_for(
     app: App, selection: TopicSelection, subscription: str | None
 ) -> Iterator[tuple[EntryReader, Iterator[Waiting]]]:
-    """Open the delayed messages of each subscription that has some, and a reader of its entries.
+    """Yield a reader and the delayed messages of each selected subscription that has any.
 
-    With --verbose it warns of each without an index, and of unknown values.
+    With --verbose, prints a note about each subscription without an index and about unknown values.
     """
     from pulsar_admin.store.delayed.runs import open_runs
 
@@ -218,7 +218,7 @@ def _due(reader: EntryReader, waiting: Waiting, until_ms: int) -> Iterator[Json]
 
 
 def message_row(topic: str, subscription: str, time_ms: int, position: Position) -> Json:
-    """Return one message as a row."""
+    """Return a delayed message as a row."""
     return {
         "topic": topic,
         "subscription": subscription or None,
@@ -292,7 +292,7 @@ def _text(documents: list[Json]) -> str:
 
 
 def _chart(documents: list[Json]) -> Chart:
-    """Return messages by due time, partitions drawn together so that they fit."""
+    """Return the chart of messages by due time, joining neighbouring partitions until they fit."""
     from pulsar_admin.plot import Chart
 
     rows = [row for document in documents for row in document["partitions"]]
@@ -308,7 +308,7 @@ def _chart(documents: list[Json]) -> Chart:
 
 
 class ReplayOptions(Struct, frozen=True):
-    """What to replay, and how fast. ``speed``: seconds of due time a second; None: at once."""
+    """The options of a replay. ``speed``: seconds of due time per second; None: as fast as possible."""
 
     subscription: str | None
     from_ms: int | None
@@ -382,7 +382,7 @@ def _rows(app: App, selection: TopicSelection, options: ReplayOptions) -> Iterat
 
 
 class _Pace:
-    """Maps due time to the clock."""
+    """Keeps a replay at the requested speed."""
 
     def __init__(self, start_ms: int, speed: float) -> None:
         self._start_ms = start_ms
@@ -390,7 +390,7 @@ class _Pace:
         self._began = time.monotonic()
 
     def wait_for(self, tick_ms: int) -> None:
-        """Return when ``tick_ms`` has come."""
+        """Sleep until the due time ``tick_ms`` is reached at the replay's speed."""
         due = self._began + (tick_ms - self._start_ms) / 1000 / self._speed
         while (left := due - time.monotonic()) > 0:
             time.sleep(min(left, 3600.0))

@@ -1,4 +1,4 @@
-"""``doctor``: problems, the worst first."""
+"""``doctor``: findings, the worst first."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -116,7 +116,7 @@ def doctor(
 
 
 def _changes(app: App, since: Path, fail_on: str, asked: dict[str, Any]) -> Result:  # Any: of Store.doctor
-    """Return what changed ``since``."""
+    """Return the findings that are new, gone or different since the earlier answer in the file ``since``."""
     from pulsar_admin.store.doctor.since import ChangeSince
 
     _check_pages(app)
@@ -149,7 +149,7 @@ def _result(
 
 
 def _by_code(app: App, found: Iterable[Any], nothing: str, width: int) -> Iterator[str]:  # Any: Finding
-    """Yield a paragraph a code, the worst first, and at the end how many there are of each severity."""
+    """Yield a paragraph per code, the worst first, and at the end the number of findings of each severity."""
     from pulsar_admin.cures import cure_lines
 
     shown: dict[tuple[str, str], list[Any]] = {}  # Any: Finding
@@ -200,7 +200,7 @@ def _stake(one: Any) -> str:  # Any: Finding, Before
 
 
 def _put_on_page(app: App, found: Sequence[Any], file: Path) -> str:  # Any: Finding
-    """Write the page of the findings ``found`` into ``file``, and return a note that names the file."""
+    """Write the HTML page with the findings into ``file``, and return a note that names the file."""
     from pulsar_admin import __version__
     from pulsar_admin.page.collecting import collect_page
     from pulsar_admin.page.rendering import write_page

@@ -1,4 +1,4 @@
-"""``ns-isolation-policy``: which namespaces only some brokers serve."""
+"""``ns-isolation-policy``: policies that let only some brokers serve some namespaces."""
 
 from typing import Any
 

@@ -256,7 +256,7 @@ def missing(app: App, ledgers: tuple[int, ...]) -> Result:
 
 
 def _next_steps(found: Iterable[Missing]) -> Iterator[tuple[str, str]]:
-    """Yield what can be done and with which command, shown on the first ledger of each reason."""
+    """Yield (what to do, command) for each reason of a loss, with its first ledger as the example."""
     firsts: dict[str, Missing] = {}
     for row in found:
         first = firsts.get(row.reason)
@@ -369,7 +369,7 @@ def verify(app: App, ledgers: tuple[int, ...]) -> Result:
 
 
 def _verdict_screen(verdicts: Iterable[LedgerVerdict]) -> Iterator[str | Table]:
-    """Yield a table of the ledgers with problems, and how much was read: a line for each sound ledger would not be read."""
+    """Yield a table of the ledgers with problems, without those that are sound, and a line with the amounts read."""
     wrong: list[LedgerVerdict] = []
     ledgers = entries = size_bytes = unverified = 0
     for one in verdicts:

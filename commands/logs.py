@@ -1,4 +1,4 @@
-"""``logs``: list, dump, verify. One entry log, journal or bookie directory; no store is opened."""
+"""``logs list``, ``dump`` and ``verify``: one entry log, journal or bookie directory, without a store."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -17,7 +17,7 @@ from pulsar_admin.store.reports.log_files import OK, UNVERIFIED, LogRecord
 
 
 class _PathOrUrl(click.Path):
-    """A path, or the URL of what pyarrow's file systems read, which stays text."""
+    """The type of a path, or of a URL that pyarrow's file systems read, which stays text."""
 
     def __init__(self) -> None:
         super().__init__(path_type=Path)

@@ -29,7 +29,7 @@ _HELPS = {
 def _declared(
     name: str, example: str, errors: list[type[StoreError]], *, changes: bool = False
 ) -> Callable[[Callable[..., Any]], Command]:
-    """Declare the command ``name`` of upstream's script; its ZooKeeper need not be given."""
+    """Declare the command ``name`` of upstream's script, with its ZooKeeper option made optional."""
 
     def decorate(function: Callable[..., Any]) -> Command:
         made = mirrored(
@@ -116,5 +116,5 @@ def update_mark_delete_cursor(
 
 
 def _updated(head: str, text: Callable[[], str]) -> Shown:
-    """Return the text that upstream's script prints after a change; with ``-o`` the report replaces it."""
+    """Return the text that upstream's script prints after a change; with ``-o`` the report is printed instead."""
     return Printed(f"Updated {head}{text()}", of_change=True)

@@ -1,4 +1,4 @@
-"""``metrics``: a store for Prometheus."""
+"""``metrics``: a store's numbers for Prometheus."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -57,7 +57,7 @@ def metrics(app: App, out: Path | None, **asked: Any) -> Result:  # Any: of Stor
 
 
 def _check_replaceable(out: Path) -> None:
-    """Refuse to replace a file that does not hold metrics: a typo must not cost one of the store's own files."""
+    """Raise AlreadyExists for a file without metrics: a typo must not overwrite one of the store's files."""
     try:
         with open_file(out) as file:
             begin = file.read(len(_BEGIN))
@@ -72,7 +72,7 @@ def _check_replaceable(out: Path) -> None:
 
 
 def render_metrics(found: Sequence[Metric]) -> str:
-    """Return ``found`` in the text format of Prometheus, version 0.0.4; what has no values is left out."""
+    """Return metrics in Prometheus's text format, version 0.0.4, without those that have no samples."""
     return "".join(line + "\n" for metric in found if metric.samples for line in _lines(metric))
 
 
@@ -89,5 +89,5 @@ def _labels(labels: Mapping[str, str]) -> str:
 
 
 def _escaped(value: str) -> str:
-    """Return a label's ``value``; characters that are not seen are spelled out: the format knows no escape for them."""
+    """Return a label's ``value`` escaped; invisible characters, which the format cannot escape, become visible text."""
     return clean_text(value).replace("\\", r"\\").replace('"', r"\"")

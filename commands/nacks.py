@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 
 
 class AddRequest(Struct, frozen=True):
-    """What to track, and for how long."""
+    """The options of ``nacks add``: what to track, and for how long."""
 
     delay_ms: int
     positions: tuple[Position, ...]
@@ -118,7 +118,7 @@ def add(app: App, topic: TopicName, subscription: str, options: AddRequest) -> N
 
 
 def _tell_floor(app: App, delay_ms: int) -> bool:
-    """Warn of a delay that most clients raise, and return whether it is one."""
+    """Return whether most clients raise ``delay_ms`` to their minimum, and warn if so."""
     is_below = 0 < delay_ms < MIN_NACK_DELAY_MS
     if is_below:
         app.warn(f"--delay {delay_ms}ms: the Java, C++ and Python clients make it {MIN_NACK_DELAY_MS}ms, Go's does not")
@@ -126,7 +126,7 @@ def _tell_floor(app: App, delay_ms: int) -> bool:
 
 
 def _check_sources(options: AddRequest) -> list[str]:
-    """Return the lines of the file; raises a usage error unless there is exactly one source of positions."""
+    """Return the lines of --from-file, if given; raises a usage error unless there is exactly one source of positions."""
     if bool(options.positions) + (options.from_file is not None) + options.holes != 1:
         raise click.UsageError("name positions, or give --from-file FILE, or --holes", click.get_current_context())
     return [] if options.from_file is None else read_lines(options.from_file)
@@ -253,7 +253,7 @@ DOCUMENT_COLUMNS = (
 
 
 class PlanRequest(Struct, frozen=True):
-    """The load, or where to take it from, and where to draw."""
+    """The options of ``nacks plan``: the load or the topic to measure it on, and files for charts."""
 
     rate: float | None
     delay_ms: int
@@ -355,7 +355,7 @@ def _row(sizing: TrackerSizing, wanted: bool) -> Json:
 
 
 def _document(load: NackLoad) -> list[Json]:
-    """Return PIP-393's space figures for the structure before PIP-393, beside the actual ones."""
+    """Return PIP-393's figures for the space of the old structure beside the actual ones."""
     from pulsar_admin.store.nacks.sizes import emptiest_pair_map_bytes, pair_map_bytes
 
     entries = load.pending_entries
@@ -406,7 +406,7 @@ def _about(found: TopicNacks | None) -> list[str]:
 
 
 def _charts(rows: Sequence[Json]) -> list[Chart]:
-    """Return bytes an entry and the worst earliness over the bits, both as powers of ten."""
+    """Return charts of bytes per entry and of the worst earliness by precision bits, both on a logarithmic scale."""
     labels = [str(row["precisionBits"]) for row in rows]
     names = {
         "HashMap": "bytesHashMap",

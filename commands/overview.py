@@ -53,7 +53,7 @@ def overview(app: App, top: int | None, check: bool | None) -> Result:
 
 
 class Screen(Struct, frozen=True):
-    """Room for text: ``rows`` of each list, columns (None: any number), and whether lines are so few that none is empty or folded."""
+    """The space for text: ``rows`` per list, ``width`` in columns (None: unlimited), ``tight``: no empty or folded lines."""
 
     rows: int
     width: int | None = None
@@ -61,7 +61,7 @@ class Screen(Struct, frozen=True):
 
 
 def render_overview(found: Overview, top: int | None) -> str:
-    """Return ``found`` as text, ``top`` rows a list; without ``top`` as many as the terminal has room for, and five without a terminal."""
+    """Return the overview as text with ``top`` rows per list; None: as many as fit the terminal, or five if there is none."""
     if not sys.stdout.isatty():
         return "\n".join(_lines(found, Screen(top or TOP)))
     columns, lines = shutil.get_terminal_size((_WIDTH, _HEIGHT))
@@ -73,7 +73,7 @@ def render_overview(found: Overview, top: int | None) -> str:
 
 
 def _lines(found: Overview, screen: Screen) -> list[str]:
-    """Return the lines of all sections, none but those to be pasted wider than ``screen``."""
+    """Return the lines of all sections, cut to the width of ``screen`` except for commands, which are to be pasted."""
     parts = [_head(found, screen), *(section(found, screen) for section in _SECTIONS)]
     gap = () if screen.tight else ("",)
     lines = [_cut(line, screen.width) for part in parts if part for line in (*part, *gap)]
@@ -109,7 +109,7 @@ def _copy_text(copy: CopySource) -> str:
 
 
 def _ago(now_ms: int, time_ms: int, screen: Screen, *, is_copy: bool = False) -> str:
-    """Return how long before now a time is; before the copy's own time where ``is_copy``: one line has both."""
+    """Return the distance of a time from ``now_ms`` as text; ``is_copy``: ``now_ms`` is the copy's time, not the clock's."""
     age_ms = now_ms - time_ms
     before, ahead = ("before the copy's time", "after the copy's time") if is_copy else ("ago", "AHEAD of now")
     text = f"{age_text(age_ms)} {before}" if age_ms >= 0 else f"{age_text(-age_ms)} {ahead}"
@@ -232,7 +232,7 @@ def _findings(found: Overview, screen: Screen) -> list[str]:
 
 
 def next_questions(found: Overview) -> Iterator[str]:
-    """Yield commands that go on from ``found``, the most urgent first."""
+    """Yield the commands to run next, the most urgent first."""
     if found.findings is None or any(one.severity != "note" for one in found.findings) or found.unreadable:
         yield "pulsar-admin doctor"
     if found.copies and all(copy.kind == "bookie" for copy in found.copies):  # no metadata: it may be lost
@@ -266,14 +266,16 @@ def _short(name: str) -> str:
 
 
 def _part(some: int, whole_bytes: int) -> str:
-    """Return ``some`` as a share of ``whole_bytes``; one that is little is not nothing."""
+    """Return ``some`` as a percentage of ``whole_bytes``; a share below 1 % is not shown as 0 %."""
     share = 100 * some / whole_bytes if whole_bytes else 0.0
     return _LITTLE if 0 < share < 1 else f"{share:.0f} %"
 
 
 def _table(headers: Cells, rows: Sequence[Cells], width: int | None, texts: int = 1) -> list[str]:
-    """Return ``rows`` below ``headers``, the first ``texts`` columns to the left; where ``width`` is too small names lose their
-    beginnings."""
+    """Return ``headers`` and ``rows`` as lines, the first ``texts`` columns aligned left, the others right.
+
+    If ``width`` is too small, names are cut at their beginning.
+    """
     if not rows:
         return []
     lines = [*([headers] if headers else []), *rows]
@@ -298,7 +300,7 @@ def _cell(text: str, width: int, is_left: bool) -> str:
 
 
 def _folded(text: str, screen: Screen) -> list[str]:
-    """Return ``text`` in lines as wide as ``screen``; on a tight one its beginning alone."""
+    """Return ``text`` folded to the width of ``screen``, as one line if that is tight or has no width."""
     import textwrap
 
     if screen.width is None or screen.tight:

@@ -1,4 +1,4 @@
-"""``packages``: those that a broker keeps in BookKeeper, spelled as upstream spells them. What changes them needs a broker."""
+"""``packages``: reading packages that a broker stores in BookKeeper, with upstream's command names."""
 
 from pathlib import Path
 

@@ -1,6 +1,6 @@
-"""Every policy command of ``namespaces``, ``topics`` and ``topicPolicies``, each made of a row of the table of policies.
+"""The policy commands of ``namespaces``, ``topics`` and ``topicPolicies``, which are made from the table of policies.
 
-An attribute of this module named ``topics set-message-ttl`` is that command, with the options that upstream's has.
+The attribute ``topics set-message-ttl`` of this module, for example, is that command with upstream's options.
 """
 
 from collections.abc import Callable

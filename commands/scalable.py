@@ -1,4 +1,4 @@
-"""``scalable-topics``: those of Pulsar 5.0, spelled as its pulsar-admin spells them."""
+"""``scalable-topics``: the scalable topics of Pulsar 5.0, with the command names of its pulsar-admin."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SAID = "The output of a live `pulsar-admin`; the change and its undo command ar
 def _declared(
     path: str, example: str, **more: Any
 ) -> Callable[[Callable[..., Any]], Command]:  # Any: as ``mirrored`` takes them
-    """Declare a command whose example needs a store of Pulsar 5.0, which the demo store is not."""
+    """Declare a command whose example needs a store of Pulsar 5.0 and so cannot run on the demo store."""
     return mirrored(path, elsewhere=[example], texts=("topic",), **more)
 
 

@@ -1,4 +1,4 @@
-"""``schemas``: the versions of a topic's schema, registering and deleting them, spelled as upstream spells them."""
+"""``schemas``: showing, registering and deleting the versions of a topic's schema, with upstream's command names."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def _key_and_value(schema: ValueSchema) -> dict[str, Any]:  # Any: JSON
 
 
 def _info(topic: TopicName, found: SchemaVersion) -> dict[str, Any]:  # Any: JSON
-    """Return a version as Jackson writes upstream's ``SchemaInfo``."""
+    """Return a schema version with the keys that Jackson writes for upstream's ``SchemaInfo``."""
     text = encoded = b64encode(found.definition).decode()
     if found.type == "KEY_VALUE":
         pair = _key_and_value(ValueSchema(found.type, found.definition, found.properties))

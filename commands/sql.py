@@ -1,4 +1,4 @@
-"""``sql``: a store's tables and topics, asked by DuckDB."""
+"""``sql``: queries on a store's tables and topics, run by DuckDB."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ TERMINAL_ROWS = 500
 
 
 class AnswerOptions(Struct, frozen=True):
-    """How answers are shown."""
+    """The options for showing results."""
 
     plot: bool
     png: Path | None
@@ -87,7 +87,7 @@ def sql(app: App, options: AnswerOptions, statement: str | None, file: Path | No
 
 @contextmanager
 def _opened(app: App) -> Iterator[OpenQuery]:
-    """Open one snapshot of the store and what asks it; what memory does not hold lies in a directory that goes at the end."""
+    """Open a database on one snapshot of the store; data beyond memory is in a temporary directory, removed at the end."""
     from pulsar_admin.store.tables.sql import open_database
 
     with _tables_of(app) as (tables, reader):
@@ -98,7 +98,7 @@ def _opened(app: App) -> Iterator[OpenQuery]:
 
 @contextmanager
 def _tables_of(app: App) -> Iterator[tuple[StoreTables | ExportedTables, EntryReader | None]]:
-    """Open the tables of the store, with what reads it, or those of --tables."""
+    """Yield the store's tables and the reader of its snapshot, or the tables of --tables and None."""
     if app.settings.tables is not None:
         from pulsar_admin.store.tables.catalog import ExportedTables
         from pulsar_admin.store.tables.folder import Folder
@@ -115,7 +115,7 @@ def _tables_of(app: App) -> Iterator[tuple[StoreTables | ExportedTables, EntryRe
 
 
 class OpenQuery(Struct, frozen=True):
-    """The tables of a snapshot of the store, or of --tables, where there is no reader."""
+    """A database on the tables of a snapshot of the store, or on those of --tables, which have no reader."""
 
     app: App
     reader: EntryReader | None
@@ -123,7 +123,7 @@ class OpenQuery(Struct, frozen=True):
     database: Database
 
     def answer_now(self, text: str, options: AnswerOptions) -> Iterator[Shown]:
-        """Answer of exported tables as they are by now; a store stays as it was when it was opened."""
+        """Run statements like ``answer``, on the present state of exported tables; a store's snapshot stays the same."""
         from pulsar_admin.store.tables.catalog import ExportedTables
 
         if isinstance(self.tables, ExportedTables) and self.tables.renew():
@@ -136,7 +136,7 @@ class OpenQuery(Struct, frozen=True):
             self.tables.problems.clear()
             with self._scanning():
                 rest = yield from _shown(self.app, self.database.run(statement), options)
-            yield from rest  # progress would be drawn into it
+            yield from rest  # after the scan's progress has ended, which would be drawn into the rows
             for name in self.tables.brought:
                 self.app.tell(
                     f"{name}: this statement cannot be split, so its columns of all messages were added up in this process"
@@ -153,7 +153,7 @@ class OpenQuery(Struct, frozen=True):
 
 
 def _shown(app: App, answer: Answer, options: AnswerOptions) -> Generator[Shown, None, Iterator[Shown]]:
-    """Yield the rows as they come, or return what shows them when all that is wanted of them was read."""
+    """Yield rows as they come, or return an iterator of what to show once all needed rows are read."""
     from pulsar_admin.sql_rows import chart_of, columns_of, json_rows, unique_names
 
     names = unique_names(answer.names)

@@ -1,4 +1,4 @@
-"""``transactions``: what coordinators, topics and subscriptions know of transactions, spelled as upstream spells it."""
+"""``transactions``: the records of coordinators, topics and subscriptions about transactions, with upstream's command names."""
 
 from __future__ import annotations
 
@@ -195,7 +195,7 @@ def scale(app: App, replicas: int) -> None:
 
 
 def _log(found: LogStats) -> dict[str, Any]:  # Any: JSON
-    """Return ``found`` as upstream's ``TransactionLogStats``."""
+    """Return a log's state with the keys of upstream's ``TransactionLogStats``."""
     shown: dict[str, Any] = to_json(found)  # Any: JSON
     for key in ("schemaLedgers", "compactedLedger"):
         shown["managedLedgerInternalStats"].pop(key, None)

@@ -1,4 +1,4 @@
-"""``python -m pulsar_admin``, and the console script: Ctrl-C while modules are imported ends it as quietly as later."""
+"""``python -m pulsar_admin``, and the console script: Ctrl-C during imports also ends it without a traceback."""
 
 import gc
 import os

@@ -1,6 +1,6 @@
-"""What callers of the Python interface give: the types of arguments, their checks, and hints in Python's words.
+"""Arguments of the Python interface: their types and checks, and hints in Python's terms.
 
-Python checks no types: a value of the wrong type would fail deep inside, or be written unchanged.
+Python itself checks no types: a value of the wrong type would fail deep inside, or be written unchanged.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ Clock = Literal["auto", "publish", "broker", "event"]
 
 
 class Moment(Struct, frozen=True):
-    """When a plan was made: the clock in epoch milliseconds, whether the caller named it, and the broker's interceptors in force."""
+    """The time of a plan in epoch ms, whether the caller gave it, and the interceptors of the broker at that time."""
 
     now_ms: int
     is_given: bool
@@ -73,12 +73,12 @@ def given_text(what: str, value: object) -> str:
 
 
 def given_texts(what: str, values: Iterable[str]) -> tuple[str, ...]:
-    """Return texts; raises InvalidValue for anything else, also for one text, which would be taken for its letters."""
+    """Return texts; raises InvalidValue for anything else, including a single text, whose letters would be iterated."""
     return tuple(given_text(what, one) for one in given_items(what, values))
 
 
 def wanted_of(chroot: str | None, ledgers_root: str | None) -> Wanted:
-    """Return which cluster of a ZooKeeper the caller names; raises InvalidValue."""
+    """Return the choice of a cluster in a ZooKeeper, by its chroot and ledgers' root; raises InvalidValue."""
     from pulsar_admin.store.sources.roots import Wanted, parse_root
 
     return Wanted(
@@ -136,14 +136,14 @@ def given_path(what: str, value: Path | str) -> Path:
 
 
 def given_flag(what: str, value: object) -> bool:
-    """Return True or False; raises InvalidValue for anything else, as any text would be true."""
+    """Return True or False; raises InvalidValue for anything else, because every non-empty text would be true."""
     if not isinstance(value, bool):
         raise InvalidValue(f"{what} {value!r} is not True or False", value=value)
     return value
 
 
 def whole_number(what: str, value: object, least: int | None = None, most: int | None = None) -> int:
-    """Return an int (or numpy's) from ``least`` to ``most``; raises InvalidValue for anything else, also text."""
+    """Return an int (or numpy integer) from ``least`` to ``most``; raises InvalidValue for anything else, including text."""
     if not isinstance(value, SupportsIndex) or isinstance(value, bool):
         raise InvalidValue(f"{what} {value!r}: expected a whole number, such as 5", value=value)
     number = index(value)
@@ -154,7 +154,7 @@ def whole_number(what: str, value: object, least: int | None = None, most: int |
 
 
 def duration_ms(value: Duration) -> int:
-    """Return a duration in ms; raises InvalidValue, also for a negative one."""
+    """Return a duration in ms; raises InvalidValue, including for a negative one."""
     from pulsar_admin.store.timespec import parse_duration_ms
 
     if isinstance(value, str):
@@ -176,12 +176,12 @@ def size_bytes(value: int | str | None) -> int:
 
 
 def delay_ms(value: Delay) -> int:
-    """Return a duration in ms; raises InvalidValue, also for a negative one."""
+    """Return a duration in ms; raises InvalidValue, including for a negative one."""
     return duration_ms(value) if isinstance(value, (str, timedelta)) else whole_number("delay", value, 0)
 
 
 def given_number(what: str, value: object) -> float:
-    """Return a finite number of Python's or numpy's; raises InvalidValue for anything else, also text."""
+    """Return a finite Python or numpy number; raises InvalidValue for anything else, including text."""
     wrong = InvalidValue(f"{what} {value!r}: expected a number, such as 0.5", value=value)
     if not isinstance(value, (int, float, SupportsIndex)) or isinstance(value, bool):
         raise wrong
@@ -197,7 +197,7 @@ def given_number(what: str, value: object) -> float:
 def given_spark(
     what: str, value: Any
 ) -> Any:  # Any: what callers give; importing pyspark to look takes longer than most answers
-    """Return a session of Spark or of Spark Connect; raises InvalidValue for anything else."""
+    """Return a Spark or Spark Connect session; raises InvalidValue for anything else."""
     if not any((one.__name__, one.__module__[:8]) == ("SparkSession", "pyspark.") for one in type(value).__mro__):
         raise InvalidValue(
             f"{what} {value!r} is not a Spark session", hint="give SparkSession.builder.getOrCreate()", value=value
@@ -242,10 +242,10 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def checked(function: Function) -> Function:
-    """Return a function that raises InvalidValue for arguments without the annotated types, and whose hints use Python's words.
+    """Return ``function`` with checks of its arguments against their annotations (InvalidValue) and hints in Python's terms.
 
-    Hints of errors during iteration do too. A parameter annotated with a ``Literal`` takes those words only; finer checks are left to
-    the function that uses the value.
+    This includes hints of errors during iteration. A parameter annotated with a ``Literal`` accepts those words only;
+    further checks are left to the function that uses the value.
     """
     code, said, scope = function.__code__, function.__annotations__, function.__globals__
 
@@ -268,9 +268,9 @@ def checked(function: Function) -> Function:
 
 @contextmanager
 def _python_words(said: Mapping[str, str], values: tuple[Any, ...]) -> Iterator[None]:  # Any: what callers give
-    """Reword the hints of errors that are raised meanwhile for a Python program, and the options in their messages.
+    """Reword hints of errors raised in the block, and options in their messages, for a Python program.
 
-    ``said``, ``values``: the annotations and the arguments of the function called; commands name the store of its object.
+    ``said``, ``values``: annotations and arguments of the called function; commands get the store of its object.
     """
     try:
         yield
@@ -286,7 +286,7 @@ def _python_words(said: Mapping[str, str], values: tuple[Any, ...]) -> Iterator[
 
 
 def _parameter(said: Mapping[str, str], option: re.Match[str]) -> str:
-    """Return the parameter that an option is in Python, the option itself where ``said`` has none of that name."""
+    """Return the Python parameter for an option, or the option if the annotations ``said`` lack that name."""
     name = option[1].replace("-", "_")
     return name if name in said else option[0]
 
@@ -376,7 +376,7 @@ def time_ms_of(value: Time, now_ms: int) -> int:
 
 
 def moment_of(value: Time | MetadataMoment) -> MetadataMoment:
-    """Return a moment of a cluster's metadata; a text is a zxid (``0x4a1``), an absolute time, or ``-3h``."""
+    """Return a moment in the history of a cluster's metadata; a text is a zxid (``0x4a1``), an absolute time, or ``-3h``."""
     from pulsar_admin.store.history.as_of import Moment as MetadataMoment
     from pulsar_admin.store.history.as_of import parse_moment
 
@@ -422,11 +422,11 @@ _VALUES = frozenset({"broker", "entries", "indexed", "now", "reduced"})
 
 
 def hint_in_python(hint: str, said: Mapping[str, str]) -> str:
-    """Return a hint about command-line options in the words of a Python function with the annotations ``said``.
+    """Return a hint about command-line options reworded for a Python function with the annotations ``said``.
 
-    ``--force`` becomes ``force=True``, ``--to NAME`` becomes ``to=NAME`` if the function has that parameter, global options become
-    ``open_store(now=NAME)``; commands stay. Other options are marked as those of the command line. No method takes a time
-    zone, so the hint names the datetime's.
+    ``--force`` becomes ``force=True``, ``--to NAME`` becomes ``to=NAME`` if the function has that parameter, global
+    options become ``open_store(now=NAME)``; commands stay. Other options are marked as those of the command line.
+    Methods have no parameter for the time zone, so the hint refers to the datetime's.
     """
     if "--" not in hint and " -t" not in hint:
         return hint

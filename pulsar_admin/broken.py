@@ -1,4 +1,4 @@
-"""Warnings about what an answer lacks: of incomplete metadata, and of topics with broken ledgers what is lost and what a broker does."""
+"""Warnings about incomplete answers: incomplete metadata, and topics with broken ledgers, with what a broker does there."""
 
 import sys
 import warnings
@@ -16,7 +16,7 @@ from pulsar_admin.store.wording import counted
 
 
 def tables_text(reason: str) -> str:
-    """Return the warning about tables exported from incomplete metadata; empty if ``reason`` is."""
+    """Return the warning about tables exported from incomplete metadata for ``reason``, "" if that is ""."""
     return (
         f"these tables were exported from incomplete metadata, so this answer may be incomplete or out of date: "
         f"{reason} (export them again from a store with complete metadata)"
@@ -26,7 +26,7 @@ def tables_text(reason: str) -> str:
 
 
 def incomplete_text(store: Store) -> str:
-    """Return the warning about a store with incomplete metadata; empty for other stores."""
+    """Return the warning about a store with incomplete metadata, "" for other stores."""
     altered: list[bytes] = []
     with store.read() as txn, txn.passing_altered(altered.append):  # a check has to go on past them
         reasons = [damage.reason for damage in iter_incompleteness(txn)]
@@ -47,13 +47,13 @@ _MANY = 1_000
 
 
 class Told(Protocol):
-    """Who is warned: the running command."""
+    """The receiver of warnings: the running command."""
 
     def warn(self, message: str) -> None:
-        """Say it on stderr."""
+        """Print a warning on stderr."""
 
     def problems(self, count: int) -> None:
-        """Count problems of the data, which make the exit code 1."""
+        """Count problems in the data, which make the exit code 1."""
 
 
 def warn_of_broken(told: Told, txn: Txn, names: Iterable[TopicName]) -> None:
@@ -91,7 +91,7 @@ def texts_of_broken(txn: Txn, topic: Topic) -> list[str]:
 
 
 def _broken(txn: Txn, topic: Topic) -> tuple[int, list[str]]:
-    """Return how many ledgers of a topic, and topics that belong to it, are broken or not seen, and the warnings."""
+    """Return the number of broken or unavailable ledgers of a topic and its related topics, and the warnings."""
     beside = find_broken_beside(txn, topic)
     if not beside and not may_be_broken(txn, topic):
         return 0, []

@@ -1,4 +1,4 @@
-"""A change's report, and as text: what it does, before → after, how much, and how to undo it. Its JSON is ``ChangeReport.documents``."""
+"""Reports of changes, and their text: the change, before → after, amounts, and how to undo it."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def title_of(report: plan.ChangeReport, plan_file: Path | None = None) -> str:
 
 
 def change_words(report: plan.ChangeReport) -> str:
-    """Return what a change does, in words, and where it concerns one thing alone, from where to where it moves."""
+    """Return the words for a change; for a single object also its position before and after."""
     sides = [*_sides(report.parts[0])] if len(report.parts) == 1 else []
     return ", ".join((_action(report), *sides[:1]))
 
@@ -155,7 +155,7 @@ def _head(report: plan.ChangeReport, plan_file: Path | None) -> str:
 
 
 def _action(report: plan.ChangeReport) -> str:
-    """Return what the change does and to what: a name where there is one, else how many."""
+    """Return the change and its object as text: a name if there is one, otherwise the number of objects."""
     if "{" not in report.words:
         return report.words
     parts = report.parts
@@ -171,7 +171,7 @@ def _action(report: plan.ChangeReport) -> str:
 
 
 def _named(names: Sequence[str], things: Sequence[object], what: str) -> str:
-    """Return the name that all things have, else how many they are."""
+    """Return the name that all objects share, otherwise their number."""
     distinct = set(names)
     return clean_text(distinct.pop()) if len(distinct) == 1 else counted(len(set(things)), what)
 
@@ -206,7 +206,7 @@ def _body(report: plan.ChangeReport, part: plan.ChangePart) -> Iterator[str]:
 
 
 def _amounts(report: plan.ChangeReport, part: plan.ChangePart) -> Iterator[str]:
-    """Yield what the change does, with a verb and how much."""
+    """Yield the effects of the change, each as a verb and an amount."""
     if isinstance(part, plan.CursorPart) and part.replayed is not None and part.skipped is not None:
         if part.replayed.entries:
             yield _amount(_again(part), part.replayed)
@@ -231,12 +231,12 @@ def _amount(verb: str, extent: Extent) -> str:
 
 
 def _again(part: plan.CursorPart) -> str:
-    """Return who is given messages again: consumers, or the broker if the cursor is not a subscription's."""
+    """Return the phrase for redelivery: to consumers, or to the broker for a cursor that is not a subscription's."""
     return _AGAIN if is_consumed(part.subscription or "") else _READS
 
 
 def _never(part: plan.CursorPart) -> str:
-    """Return what consumers, or a broker, do with messages that they are not given any more."""
+    """Return the phrase for skipped messages: consumers, or a broker for its own cursor, never get them."""
     if not is_consumed(part.subscription or ""):
         return "a broker skips"
     return "consumers skip" if part.expiry is None else "consumers lose"
@@ -261,7 +261,7 @@ def _extent(extent: Extent, again: str = "") -> str:
 
 
 def _details(part: plan.CursorPart) -> Iterator[str]:
-    """Yield what a moved or removed cursor's report says beyond before and after."""
+    """Yield further lines about a moved or removed cursor, beyond before and after."""
     for row in part.ledgers[:_SHOWN_LEDGERS]:
         yield f"ledger {row.ledger_id}: {_extent(row.extent)}"
     if len(part.ledgers) > _SHOWN_LEDGERS:
@@ -285,7 +285,7 @@ def _difference(entries: int) -> str:
 
 
 def _deletable(part: plan.CursorPart) -> Iterator[str]:
-    """Yield what a broker may delete once cursors have moved forward, and what retains the rest."""
+    """Yield lines about the ledgers that a broker may delete after the move, and about what retains the others."""
     deletable = part.deletable
     if deletable is None or (part.after is not None and not (part.skipped and part.skipped.entries)):
         return
@@ -324,7 +324,7 @@ def _totals(report: plan.ChangeReport) -> Iterator[str]:
 
 
 def _sides(part: plan.ChangePart) -> Iterator[str]:
-    """Yield ``key: old -> new`` for each difference; ``key: value`` for a created or removed thing."""
+    """Yield ``key: old -> new`` for each difference, or ``key: value`` for a created or removed object."""
     if part.before is None or part.after is None:
         for key, value in _leaves(hide_secrets_in(part.before or part.after or {})):
             if isinstance(value, list) and value and isinstance(value[0], dict):
@@ -345,7 +345,7 @@ def _sides(part: plan.ChangePart) -> Iterator[str]:
 
 
 def _item(item: plan.Json) -> str:
-    """Return an item such as a join as text: its ledgers, and the witness for it."""
+    """Return an item of a list in a report as text: for a join of ledgers, the ledgers and the evidence."""
     return ": ".join(", ".join(map(str, value)) if isinstance(value, list) else str(value) for value in item.values())
 
 

@@ -1,7 +1,7 @@
-"""The root command: groups and commands come from the table, modules are imported when a command is called.
+"""The root command: groups and commands come from the command table, and a command's module is imported when it is called.
 
-``main`` is the console script; ``run`` is the same without ending the process, for tests. Every error passes the one
-table of ``pulsar_admin.errors``.
+``main`` is the console script; ``run`` is the same without ending the process, for tests. The table in
+``pulsar_admin.errors`` gives every error its exit code.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ CONTEXT: dict[str, Any] = {  # Any: click's settings
 
 
 class TableGroup(TakesGlobals, click.Group):
-    """A group whose commands are rows of the table; help imports none of them."""
+    """A group whose commands are rows of the command table; its help imports none of them."""
 
     def __init__(self, path: str, *, upstream: str | None = None, text: str | None = None) -> None:
-        """``path`` is the group's in the table, ``upstream`` its path in upstream if different, ``text`` the help
-        of a group without rows.
+        """``path``: the group's in the command table; ``upstream``: its path in upstream, if different; ``text``: the
+        help of a group without rows.
         """
         name = path.rpartition(" ")[2] or PROGRAMS[0]
         is_root = path == command_table.ROOT
@@ -88,7 +88,7 @@ class TableGroup(TakesGlobals, click.Group):
         return refusing_command(self.upstream, name)
 
     def _upstreams_group(self, name: str) -> click.Command | None:
-        """Return a group that has another name here, or one whose commands all need a running broker."""
+        """Return upstream's group ``name`` if it has another name here, or if all its commands need a running broker."""
         path = command_table.ALIASES.get(name, name)
         if path in command_table.GROUPS:
             return TableGroup(path, upstream=name) if path != name else None
@@ -116,7 +116,10 @@ class TableGroup(TakesGlobals, click.Group):
                     formatter.write_dl(list(lines.items()))
 
     def _sections(self) -> dict[str, dict[str, str]]:
-        """Return what help lists, title → name → text: the root's most used commands; in a large group, reading commands before changes."""
+        """Return the sections of the help: title → command → text.
+
+        The root lists its most used commands first, a large group its reading commands before those that change.
+        """
         groups = lookup.subgroups_of(self.path)
         lines = {name: row.help for name, row in lookup.rows_of(self.path).items() if not row.hidden}
         if self.path == command_table.ROOT:
@@ -157,7 +160,8 @@ class TableGroup(TakesGlobals, click.Group):
         return super().resolve_command(ctx, args)
 
     def _meant(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Return ``args`` with plain words replaced by the commands that they mean; raises UsageError if those are to be typed."""
+        """Return ``args`` with known near misses replaced by the command they mean; raises UsageError with a suggestion
+        for others."""
         own = self.path.split()
         if args[0] == "help" and not ctx.resilient_parsing:
             args = [*args[1:], "--help"]
@@ -176,7 +180,8 @@ class TableGroup(TakesGlobals, click.Group):
         return args
 
     def _suggestion(self, ctx: click.Context, name: str, left: Sequence[str]) -> str:
-        """Return what ``name`` may mean: names of this group that are like it, else commands and groups elsewhere."""
+        """Return "Did you mean …" for an unknown ``name``: similar names in this group, otherwise commands and groups
+        elsewhere."""
         from pulsar_admin.suggest import suggestions
 
         names = self.list_commands(ctx) + [alias for row in lookup.rows_of(self.path).values() for alias in row.aliases]
@@ -200,7 +205,7 @@ def _filled(sentence: str, words: Sequence[str]) -> str:
 
 
 class _NoStore(click.exceptions.NoArgsIsHelpError):
-    """Neither a command nor a store was given: how to create a store, and where the help is."""
+    """The message when neither a command nor a store was given: how to create a store, and how to get help."""
 
     def format_message(self) -> str:
         return (
@@ -213,7 +218,7 @@ class _NoStore(click.exceptions.NoArgsIsHelpError):
 
 @click.pass_context
 def _without_command(ctx: click.Context) -> None:
-    """Show the overview where no command is given and a store is there, or was named; else help."""
+    """Without a command, show the overview if there is a store or one was named, otherwise help."""
     if ctx.invoked_subcommand is not None:
         return
     app = current_app()
@@ -288,9 +293,9 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
 
 
 def interrupt_again(lost: Any) -> None:  # Any: sys.UnraisableHookArgs, which only type checkers know
-    """Interrupt the process again, a moment later, when Ctrl-C came where no exception can be raised; tell of all else.
+    """Handle an exception that Python could not raise: repeat a Ctrl-C a moment later, report any other exception.
 
-    Callbacks of LLVM, which numba loads kernels with, are such places: the command would ignore the interrupt.
+    Otherwise a Ctrl-C during a callback of LLVM, with which numba loads kernels, would be ignored.
     """
     if lost.exc_type is not KeyboardInterrupt:
         sys.__unraisablehook__(lost)
@@ -316,7 +321,7 @@ def _report(error: BaseException, program: str, arguments: Sequence[str]) -> int
 
 
 def _wants_json(arguments: Sequence[str]) -> bool:
-    """Return whether errors are to be JSON; looks at the raw words because parsing may be what failed."""
+    """Return whether to print errors as JSON; reads the raw arguments, because parsing may have failed."""
     for word, following in pairwise((*arguments, "")):
         value = following if word in {"-o", "--output"} else ""
         value = value or (word.removeprefix("--output=") if word.startswith("--output=") else "")

@@ -26,12 +26,12 @@ GAP = 2
 
 
 def alarm(value: object) -> str:
-    """Return the tone of what must not be: anything but nothing."""
+    """Return the tone of a value that should be 0 or empty."""
     return "critical" if value else ""
 
 
 def caution(value: object) -> str:
-    """Return the tone of what costs something while it is there: backlog, dead bytes, lag."""
+    """Return the tone of a value that has a cost while it is not 0: backlog, dead bytes, lag."""
     return "warning" if value else ""
 
 
@@ -42,11 +42,11 @@ def severity_tone(value: object) -> str:
 
 
 class AtLeast(int):
-    """A number to which something would be added that cannot be seen: a cell says ``≥ 12``, JSON says beside it what was not counted."""
+    """A lower bound, as some entries could not be counted: a cell shows ``≥ 12``, JSON has their number beside it."""
 
 
 def messages_of(record: Any, key: str = "messages") -> int | None:  # Any: the record's own type
-    """Return the messages of a record with ``uncounted_entries``: at least that many if it has some."""
+    """Return the messages of a record, as ``AtLeast`` if its ``uncounted_entries`` is not 0."""
     if isinstance(record, dict):
         number, uncounted = record.get(key), record.get("uncountedEntries")
     else:
@@ -133,7 +133,7 @@ class Column(Struct, frozen=True):
 
 
 def telling(columns: Sequence[Column], records: Sequence[object]) -> tuple[Column, ...]:
-    """Return the columns that have more than zeros and blanks in some record; without records all columns."""
+    """Return the columns that have a value other than 0 or empty in some record; all columns without records."""
     return tuple(
         column
         for column in columns
@@ -175,7 +175,7 @@ def render_cell(value: object, kind: str = "text", *, bare: bool = False) -> str
 
 
 def render_cells(values: Sequence[object], kind: str, *, bare: bool) -> list[str]:
-    """Return the cells of a column; names, texts and whole numbers, of which many are alike, are rendered once each."""
+    """Return the cells of a column; equal names, texts and whole numbers are rendered once."""
     if all(one in (int, NoneType, TopicName) or issubclass(one, str) for one in {*map(type, values)}):
         texts = {value: render_cell(value, kind, bare=bare) for value in {*values}}
         return [*map(texts.__getitem__, values)]
@@ -210,7 +210,7 @@ def _number_text(value: float, kind: str, bare: bool) -> str:
 
 
 def _offset_text(offset_ms: int) -> str:
-    """Return an offset with its sign, to about four digits: milliseconds do not matter beside days."""
+    """Return an offset with its sign, to about four digits."""
     from pulsar_admin.store.timespec import format_duration_ms
 
     size = abs(offset_ms)
@@ -265,7 +265,7 @@ def age_text(age_ms: int) -> str:
 
 
 def kind_of(key: str, value: object) -> str:
-    """Return the kind of a number of which no more is known than its JSON key."""
+    """Return the kind of a number by its JSON key alone."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return "text"
     if value >= _FIRST_TIME_MS and re.search(_TIME_KEY, key):
@@ -291,7 +291,7 @@ def is_message_id(value: object) -> bool:
 
 
 def derived_columns(record: object) -> tuple[Column, ...]:
-    """Return the columns of a record that no command described: its top-level JSON keys."""
+    """Return columns for a record whose command defines none: one per top-level JSON key."""
     value = to_json(record)
     if not isinstance(value, dict):
         return (Column("VALUE", lambda item: item),)

@@ -1,8 +1,8 @@
-"""The command table: what exists, where it lives and its one line of help. Reading it imports no command.
+"""The command table: all commands with their modules and one line of help. Reading it imports no command.
 
 A group's key is its path (``store``, ``store import``); its rows map a command's name to module, attribute, help and
-aliases. ``docs/generate.py`` makes the rows, in ``commands.json``, of what the commands declare. Only what exists is listed; help and
-documentation pages follow the order of that file, where new rows come last in their group and may be moved.
+aliases. ``docs/generate.py`` writes the rows into ``commands.json`` from the commands' declarations. Help and
+documentation pages follow the order of that file, in which new rows are added at the end of their group and may be moved.
 """
 
 import os
@@ -12,7 +12,7 @@ from msgspec import json
 
 
 class Row(NamedTuple):
-    """One command: ``module:attribute``, the first sentence of its help, other names, and whether help leaves it out."""
+    """One command: ``module:attribute``, the first sentence of its help, its aliases, and whether help hides it."""
 
     target: str
     help: str

@@ -1,7 +1,8 @@
-"""Completion in bash, zsh and fish: the scripts, what they ask, and names from the store.
+"""Completion in bash, zsh and fish: the scripts, and the words that they request, including names from the store.
 
-A script hands over the command line up to the cursor (``COMP_LINE``) and gets a line for each word that may stand there: its kind
-(``plain``, ``dir``, ``file``), the word as it is typed, and what it is, with tabs between. A name with a line break in it is left out.
+A script passes the command line up to the cursor (``COMP_LINE``) and gets a line for each possible word: its kind
+(``plain``, ``dir``, ``file``), the word as it is typed, and a description, separated by tabs. Names with a line break
+are left out.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ def script(shell: str, program: str) -> str:
 
 
 def complete(group: click.Command, program: str, instruction: str) -> int:
-    """Write the completions at the cursor; ``instruction`` is ``SHELL_complete``, or ``SHELL_source`` for the script."""
+    """Print the completions at the cursor, or the script: ``instruction`` is ``SHELL_complete`` or ``SHELL_source``."""
     from pulsar_admin.output import Writer
 
     writer = Writer()
@@ -77,7 +78,7 @@ def _items(group: click.Command, program: str, words: list[str], incomplete: str
 
 
 def _as_typed(shell: str, word: str, incomplete: str, breaks: str) -> str:
-    """Return a word as typed on a command line; bash expects only the part after the last of its own word breaks."""
+    """Return a word as typed in a shell; for bash only the part after the last character at which it breaks words."""
     if shell == "fish":
         return word  # it quotes by itself
     ends = [incomplete.rfind(mark) + 1 for mark in ":=" if shell == "bash" and mark in breaks]
@@ -88,7 +89,7 @@ def _as_typed(shell: str, word: str, incomplete: str, breaks: str) -> str:
 
 
 def from_store(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Item]:
-    """Return completions of a parameter from the store that the command line names so far; empty without a store."""
+    """Return the completions of a parameter from the store that the command line names so far; [] without a store."""
     from pulsar_admin.store.db.environment import open_store
 
     items: list[Item] = []
@@ -126,7 +127,7 @@ def _namespaces(txn: Txn, ctx: click.Context, start: str) -> Iterator[Item]:
 
 
 def _topics(txn: Txn, ctx: click.Context, start: str) -> Iterator[Item]:
-    """Yield tenants, then namespaces, then topics, as a path is typed; a topic without a slash is one of public/default."""
+    """Yield tenants, namespaces or topics by the number of slashes typed; without one also topics of public/default."""
     domain = _DOMAIN if start.startswith(_DOMAIN) else ""
     rest = start[len(domain) :]
     if rest.count("/") < 2:
@@ -142,7 +143,7 @@ def _topics(txn: Txn, ctx: click.Context, start: str) -> Iterator[Item]:
 
 
 def _locals(txn: Txn, namespace: str, start: str) -> Iterator[str]:
-    """Yield topic names of a namespace that begin with ``start``; partitions only after their suffix was begun."""
+    """Yield topic names of a namespace that begin with ``start``; partitions only if their suffix is being typed."""
     from pulsar_admin.store.names import PARTITION_SUFFIX, TopicName, parse_namespace
 
     parsed = parse_namespace(namespace)
@@ -168,7 +169,7 @@ def _subscriptions(txn: Txn, ctx: click.Context, start: str) -> Iterator[Item]:
 
 
 def _given(ctx: click.Context) -> dict[str, Any]:  # Any: click's values
-    """Return what the words so far give; an option that lacks its value, as the last one may, hides arguments from click."""
+    """Return the parameters in the words so far, also if the last option lacks its value, which click could not parse."""
     words = list(ctx.meta.get("pulsar_admin.words", ()))
     if not words or not words[-1].startswith("-"):
         return ctx.params
@@ -177,7 +178,7 @@ def _given(ctx: click.Context) -> dict[str, Any]:  # Any: click's values
 
 
 def _ledgers(txn: Txn, ctx: click.Context, start: str) -> Iterator[Item]:
-    """Yield ledger ids that begin with ``start``, with the owners of each ledger."""
+    """Yield ledger ids that begin with ``start``, each with the ledger's owners as description."""
     from pulsar_admin.store.db.blocks import ledger_key, ledger_of_key
     from pulsar_admin.store.db.owners import find_owners
 

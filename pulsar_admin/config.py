@@ -1,7 +1,7 @@
-"""Settings: what the command line, the environment (``PULSAR_ADMIN_*``) and a TOML file say, frozen.
+"""Settings from the command line, the environment (``PULSAR_ADMIN_*``) and a TOML file.
 
-The command line wins over the environment, the environment over the file that ``PULSAR_ADMIN_CONFIG`` names. The only
-module that reads the environment.
+The command line overrides the environment, which overrides the file that ``PULSAR_ADMIN_CONFIG`` names. This is the
+only module that reads the environment.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class Settings(Struct, frozen=True):
 
 
 def check_path(text: str) -> None:
-    """Raise InvalidValue for a URL if only files of this machine are read: as a path it would be another one."""
+    """Raise InvalidValue for a URL where a local path is required: as a path it would mean a local file."""
     scheme, colon, _ = text.partition("://")
     if not colon or not scheme.isascii() or not scheme.replace("+", "").isalnum():
         return
@@ -118,7 +118,7 @@ def check_path(text: str) -> None:
 
 
 def build_settings(given: Mapping[str, Any]) -> Settings:  # Any: raw option values from click
-    """Return the settings from command line options, environment and file; raises InvalidValue."""
+    """Return the settings from command-line options, environment and file; raises InvalidValue."""
     # Imported here: --help builds no settings and needs none of them.
     from pathlib import Path
 
@@ -195,7 +195,7 @@ def _spelled(values: Mapping[str, Any]) -> tuple[int, tzinfo | None, int | None,
 
 
 def _interceptors(values: Mapping[str, Any], given: Mapping[str, Any]) -> tuple[str, ...] | None:  # Any: as above
-    """Return the interceptors named, else those of the broker's configuration named; the command line's one wins."""
+    """Return the given interceptors, or those in the given broker.conf; a command-line option overrides other sources."""
     names, conf = values.get("interceptors"), values.get("broker_conf")
     if names is conf is None:
         return None
@@ -249,7 +249,7 @@ def _file_values() -> dict[str, Any]:  # Any: TOML values
 
 
 def _typed(path: str, name: str, value: object) -> object:
-    """Return a file's setting as the environment would spell it; raises InvalidValue for a value of another type."""
+    """Return a setting of the file in the environment's spelling; raises InvalidValue for a value of another type."""
     if name == "spark_conf" and isinstance(value, str):
         return tuple(value.split(","))
     if name == "spark_conf" and isinstance(value, list):
@@ -275,7 +275,7 @@ def _flag(name: str, value: object) -> bool:
 
 
 def _jobs(value: object) -> int:
-    """Return how many processes to use; 0 when nothing says: one a core where that pays."""
+    """Return how many processes to use; 0 if not set: one per core if that is faster."""
     if value is None:
         return 0
     from pulsar_admin.store.codec.strict_values import parse_integer  # --help says no number
@@ -305,7 +305,7 @@ def colors_text(color: str) -> bool:
 
 
 def preset_color(arguments: Sequence[str]) -> str:
-    """Return what ``--color`` would be, by the raw words, for errors that come before any setting is built."""
+    """Return the value of ``--color`` in the raw arguments or the environment, for errors before settings are built."""
     words = " ".join(arguments).replace("--color=", "--color ").partition("--color ")[2].split()
     file: dict[str, Any] = {}  # Any: values of TOML
     with suppress(InvalidValue, NotFound):
@@ -315,18 +315,18 @@ def preset_color(arguments: Sequence[str]) -> str:
 
 
 def preset_output() -> str | None:
-    """Return the output format that the environment asks for, for errors that come before any setting is built."""
+    """Return the output format that the environment sets, for errors before settings are built."""
     return os.environ.get(f"{PREFIX}OUTPUT")
 
 
 def completion_instruction(program: str) -> tuple[str, str]:
-    """Return the name and value of the variable by which a shell requests completions; empty if it requests none."""
+    """Return (name, value) of the variable with which a shell requests completions; empty texts if it does not."""
     variable = f"_{program.upper().replace('-', '_')}_COMPLETE"
     return variable, os.environ.get(variable, "")
 
 
 def completion_line() -> tuple[str, str]:
-    """Return the command line up to the cursor that a shell asks about, and the characters that part words in bash."""
+    """Return the command line up to the cursor that is to be completed, and the characters at which bash breaks words."""
     return os.environ.get("COMP_LINE", ""), os.environ.get("COMP_WORDBREAKS", "")
 
 
@@ -336,10 +336,10 @@ def default_pager() -> str:
 
 
 def java_home() -> str | None:
-    """Return where the environment says that Java is."""
+    """Return the environment's ``JAVA_HOME``, None if not set."""
     return os.environ.get("JAVA_HOME")
 
 
 def limit_library_threads() -> None:
-    """Keep numpy from starting a thread a core for linear algebra, which nothing here does, before it is imported."""
+    """Keep numpy, before it is imported, from starting a thread per core for linear algebra, which is not used."""
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")

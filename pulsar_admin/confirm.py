@@ -1,4 +1,4 @@
-"""Plan → question or refusal: what can be undone needs no question, what cannot needs ``--yes`` or a terminal."""
+"""Confirming plans: only a loss that undo cannot restore needs ``--yes``, or an answer on a terminal."""
 
 import sys
 from typing import Protocol
@@ -8,18 +8,18 @@ from pulsar_admin.visible import clean_text, write_error
 
 
 class Plan(Protocol):
-    """What the command line needs to know of a plan of ``store.changes``."""
+    """The part of a plan of ``store.changes`` that the command line needs."""
 
     @property
     def loses(self) -> str:
-        """The permanent loss in numbers; empty if ``store undo`` restores everything."""
+        """The permanent loss in numbers, "" if ``store undo`` restores everything."""
 
     def preview(self) -> object:
-        """Return what applying would report, with ``dryRun`` true."""
+        """Return the report of a dry run."""
 
 
 def confirm_loss(loses: str, *, yes: bool) -> None:
-    """Ask for confirmation of a permanent loss; not if nothing is lost, or with ``yes``.
+    """Ask for confirmation of a permanent loss, unless ``loses`` is "" or ``yes`` is given.
 
     Raises Cancelled if the answer is no, Refused if stdin cannot answer.
     """

@@ -1,4 +1,4 @@
-"""The running command: what it works with, and its store as the Python interface has it, by which it asks and changes."""
+"""The running command (``App``), which reads and changes its store through the objects of the Python interface."""
 
 from __future__ import annotations
 
@@ -41,11 +41,14 @@ FEW_MESSAGES = "so few messages, and those of files that are gone or were cut, a
 
 
 class App(Running):
-    """One run of one command. Everything is opened when first asked for and closed at the end of the command."""
+    """One run of one command.
+
+    The store and everything else is opened on first use and closed at the end of the command.
+    """
 
     @cached_property
     def session(self) -> session_api.Session:
-        """What the objects of the Python interface work on here."""
+        """The session with which the objects of the Python interface are made here."""
         given = self.settings
         return session_api.Session(
             self,
@@ -60,7 +63,7 @@ class App(Running):
     def scan(
         self, reader: EntryReader, size_bytes: int, label: str, *, unused: str = INDEX_ANSWERS
     ) -> Iterator[EntryReader]:
-        """Open a reader of the same snapshot, which all questions are asked of, that scans as ``scanning`` opens it."""
+        """Yield a reader of the same snapshot that scans as ``scanning`` says; all objects use it in the block."""
         with (
             self.scanning(size_bytes, label, [], unused=unused) as how,
             self.session.asked_of(reader.scanning_on(*how)) as scanning,
@@ -100,7 +103,7 @@ class App(Running):
         return ledger_api.Ledger(self.session, ledger_id)
 
     def show_preview(self, plan: Previewed) -> None:
-        """Show what applying a plan would do, and with ``--plan`` save it."""
+        """Show the report of a dry run, and save the plan with ``--plan``."""
         if not isinstance(plan, plan_api.Plan):
             super().show_preview(plan)
             return

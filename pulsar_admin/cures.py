@@ -1,4 +1,4 @@
-"""Cures: commands that a finding names, with the look at what they would change first."""
+"""Cures: the commands that findings name, and the dry runs that show their effect first."""
 
 import shlex
 from importlib import import_module
@@ -9,22 +9,22 @@ from pulsar_admin.typable import typable
 
 _LOOK = " --dry-run"
 _READS = "--forecast"
-"""The option with which a command that changes something shows something instead."""
+"""The option with which an otherwise changing command only reads."""
 
 
 def cure_of(command: str) -> str:
-    """Return a command without the ``--dry-run`` that it may end in: what it cures with."""
+    """Return a command without a final ``--dry-run``, so that it makes the change."""
     return command.removesuffix(_LOOK)
 
 
 def look_first(command: str) -> str:
-    """Return what shows what a command would change, and changes nothing; "": it changes nothing itself."""
+    """Return the dry run of a command, "" if the command changes nothing."""
     cure = cure_of(command)
     path = ROOT
     try:
         words = shlex.split(cure)
     except ValueError:
-        return ""  # a text of a name that no shell takes for words
+        return ""  # a name in it is not valid shell syntax
     for word in words[1:]:
         if is_subgroup(path, word):
             path = f"{path} {word}".strip()
@@ -39,9 +39,9 @@ def look_first(command: str) -> str:
 
 
 def cure_lines(command: str) -> list[str]:
-    """Return the lines of a text that names a cure: the look first, then the command itself, both as they are typed here.
+    """Return the lines that show a cure: its dry run, then the command itself, both ready to be typed.
 
-    A command that changes nothing cures nothing: it is a look alone.
+    A command that changes nothing is a single line.
     """
     look = look_first(command)
     if not look:

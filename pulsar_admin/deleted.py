@@ -1,4 +1,4 @@
-"""The hint about a topic that does not exist because it was deleted: by a change of the store, or by a broker."""
+"""The hint for a missing topic that was deleted, by a change of the store or by a broker."""
 
 from contextlib import suppress
 
@@ -18,7 +18,8 @@ _READ_BYTES = 1 << 28
 
 
 def deletion_hint(txn: Txn, name: TopicName) -> str:
-    """Return when and by whom a topic was deleted, with the commands that show and restore it; "" if it is there or that is not known."""
+    """Return when and by whom a topic was deleted, with commands to show and restore it; "" if it exists or nothing is
+    known."""
     from pulsar_admin.store.history.events import find_deletion
     from pulsar_admin.store.history.servers import find_servers
     from pulsar_admin.store.history.versions import is_named, log_bytes

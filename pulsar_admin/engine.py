@@ -1,4 +1,4 @@
-"""What runs bulk work, as the settings say: this process, processes, or Spark."""
+"""Choosing the engine for bulk work by the settings: this process, several processes, or Spark."""
 
 from __future__ import annotations
 
@@ -54,10 +54,11 @@ def open_engine(settings: Settings) -> Iterator[SparkEngine]:
 
 
 class SparkOnDemand:
-    """The Spark engine, started when it is first given slices: a JVM costs seconds.
+    """The Spark engine, started for the first slices only, because a JVM takes seconds.
 
-    ``failed``: slices without a result. ``broken``: why Spark does not start, or gave a job up. ``results`` are told when files that
-    workers do not see are read here instead, with ``--spark-local-fallback``.
+    ``failed``: slices without a result. ``broken``: the error if Spark did not start, or gave up a job. ``results``
+    receives warnings, for example that files are read here because workers do not see them
+    (``--spark-local-fallback``).
     """
 
     def __init__(self, settings: Settings, stack: ExitStack, failed: list[FailedSlice], results: Results) -> None:
@@ -72,26 +73,26 @@ class SparkOnDemand:
 
     @property
     def memory_bytes(self) -> int | None:
-        """What a process that scans may use."""
+        """The memory that a scanning process may use."""
         return self.settings.memory_bytes
 
     @property
     def started(self) -> bool:
-        """Whether there was anything to run."""
+        """Whether Spark was started, as there were slices to run."""
         return self._engine is not None
 
     @property
     def slots(self) -> int:
-        """How many slices it runs at once."""
+        """The number of slices that run at the same time."""
         return self._open().slots
 
     @property
     def merges(self) -> bool:
-        """Whether what runs slices merges rows where they are made."""
+        """Whether rows of ``reduce`` are merged in the processes that produce them."""
         return self._open().merges
 
     def meet(self, pieces: Sequence[FileRange]) -> None:
-        """Start Spark, and see that its executors can read slices."""
+        """Start Spark, and check that its executors can read the slices."""
         there, _ = self._apart(pieces)
         if there:
             with self._noting():
@@ -120,7 +121,10 @@ class SparkOnDemand:
         yield from self._here().reduce(operation, copies, finished, merged_by)
 
     def _apart(self, pieces: Sequence[FileRange]) -> tuple[list[FileRange], list[FileRange]]:
-        """Return the slices for Spark, and those of files that the store has of URLs, such as journals: no executor need see the store."""
+        """Return the slices for Spark, and those of remote files, such as journals, that are cached in the store's directory.
+
+        Executors need not see that directory.
+        """
         from pulsar_admin.store.db.storeinfo import REMOTE
         from pulsar_admin.store.engine.slices import files_of
 
@@ -136,7 +140,7 @@ class SparkOnDemand:
         return LocalEngine(1, self.settings.memory_bytes, self.failed)
 
     def _open_for(self, pieces: Sequence[FileRange]) -> SparkEngine | LocalEngine:
-        """Return what runs slices: with ``--spark-local-fallback`` processes here from the first file on that a worker does not see."""
+        """Return the engine for slices; with ``--spark-local-fallback`` a local one, once a worker does not see a file."""
         engine = self._open()
         if not self.settings.spark_local_fallback:
             return engine
@@ -175,13 +179,13 @@ class SparkOnDemand:
             self.results.note(f"Spark read {sums}, in {read.processor_ms / 1000:.1f} s of processor time")
 
     def _say(self, record: logging.LogRecord) -> bool:
-        """Turn a log record into a warning like all others; return that the record is handled."""
+        """Print a log record as a warning; return False, so that logging drops it."""
         self.results.warn(record.getMessage())
         return False
 
     @contextmanager
     def _noting(self) -> Iterator[None]:
-        """Note the error that ends the block: with it the engine is broken."""
+        """Record an error that ends the block as ``broken``."""
         try:
             yield
         except StoreError as error:
@@ -190,25 +194,25 @@ class SparkOnDemand:
 
 
 class Choice(NamedTuple):
-    """An engine (None: this process), and what to say about the choice."""
+    """An engine (None: this process), and advice about the choice."""
 
     engine: Engine | None = None
     advice: str = ""
 
     @property
     def broken(self) -> StoreError | None:
-        """Why the engine can run nothing more."""
+        """The error after which the engine cannot run anything."""
         return self.engine.broken if isinstance(self.engine, SparkOnDemand) else None
 
     @property
     def unused(self) -> bool:
-        """Whether Spark was asked for and there was nothing to scan."""
+        """Whether Spark was requested but there was nothing to scan."""
         return isinstance(self.engine, SparkOnDemand) and not self.engine.started
 
 
 @contextmanager
 def choose_engine(settings: Settings, size_bytes: int, failed: list[FailedSlice], results: Results) -> Iterator[Choice]:
-    """Choose what scans ``size_bytes``, and close it at the end; slices without a result are added to ``failed``.
+    """Yield the engine for scanning ``size_bytes``, and close it at the end; slices without a result are added to ``failed``.
 
     ``results``: see ``SparkOnDemand``. Raises LimitExceeded if ``--memory`` is too small to scan anything.
     """

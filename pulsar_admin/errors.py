@@ -1,7 +1,7 @@
 """Exit codes: one table from error class to number, and how an error looks on stderr.
 
-The table is the source of ``docs/exit-codes.md``. Codes in messages (``topic-not-found``) are finer and stable;
-numbers are what a shell script tests.
+The table is the source of ``docs/exit-codes.md``. Shell scripts test the numbers; the codes in messages, such as
+``topic-not-found``, are more specific and also stable.
 """
 
 import errno
@@ -72,7 +72,7 @@ EXIT_CODES: dict[type[errors.StoreError], int] = {
 
 
 class PipeClosed(Exception):
-    """The reader of our stdout went away: the program ends quietly."""
+    """The reader of stdout closed the pipe: the program ends without a message."""
 
 
 class Failure:

@@ -168,7 +168,7 @@ def _made(flags: tuple[str, ...], hidden: bool, **attributes: Any) -> click.Opti
 
 @cache
 def _help_option(names: tuple[str, ...]) -> click.Option:
-    """Return click's own: that one asks gettext for the same words, which imports locale."""
+    """Return click's help option with the same text, but without gettext, which imports locale."""
     attributes: dict[str, Any] = {"is_flag": True, "expose_value": False, "is_eager": True, "callback": _show_help}
     return click.Option((*names, "_click_default_help"), help="Show this message and exit.", **attributes)
 
@@ -187,7 +187,7 @@ def _path_of(ctx: click.Context) -> str:
 
 
 class HasLeft(click.UsageError):
-    """A command or an option that an earlier version had."""
+    """The error for a command or option that only an earlier version had."""
 
 
 def check_left(ctx: click.Context, *names: str) -> None:
@@ -198,10 +198,10 @@ def check_left(ctx: click.Context, *names: str) -> None:
 
 
 class TakesGlobals(click.Command):
-    """A command whose parameters are its own and the global options; those not in ``shown`` are hidden from help (None shows all).
+    """A command with its own parameters and the global options, of which help shows those in ``shown`` (None: all).
 
-    Parsing looks at those alone that the words may name: making one costs click 50 microseconds, adding it to a parser and finding
-    that it was not given 20 more, at each level of the command line.
+    Only global options that the arguments may name are made: each costs click 50 microseconds, and 20 more for parsing,
+    at each level of the command line.
     """
 
     declared: Declared = COMMON
@@ -218,7 +218,7 @@ class TakesGlobals(click.Command):
 
     @property
     def own_params(self) -> Sequence[click.Parameter]:
-        """The parameters that are no global options."""
+        """The parameters other than the global options."""
         return self._own
 
     def global_options(self, wanted: Callable[[Iterable[str]], bool] = bool) -> Iterator[click.Option]:

@@ -1,9 +1,9 @@
 """Results as JSON values: fields in snake_case become upstream's camelCase keys.
 
-The unit suffixes ``_ms`` and ``_bytes`` are Python's names, not JSON's: ``publish_time_ms`` is ``publishTime``,
-``size_bytes`` is ``size``. A field says otherwise with ``field(name="bytes")``; its class's ``JSON_HIDDEN`` names the fields
-that are left out, ``JSON_OPTIONAL`` those that are left out while they are None, as are those of a ``Sparse`` record that are None
-by default, ``JSON_WITH`` those that are left out while another field is None. ``JSON_OF_TOPIC``: the positions in it are of the
+Keys lack the unit suffixes ``_ms`` and ``_bytes``: ``publish_time_ms`` is ``publishTime``, ``size_bytes`` is ``size``.
+A field chooses another key with ``field(name="bytes")``. Of a class, ``JSON_HIDDEN`` names the fields that are left
+out, ``JSON_OPTIONAL`` those that are left out if None (as are fields of a ``Sparse`` record with the default None),
+``JSON_WITH`` those that are left out if another field is None; with ``JSON_OF_TOPIC`` its positions belong to the
 partition that its ``topic`` is. Times stay integers of milliseconds.
 """
 
@@ -33,7 +33,7 @@ _HTML = {ord(char): f"\\u{ord(char):04x}" for char in "<>&='\u2028\u2029"}
 
 
 def position_json(position: Position, partition_index: int = -1) -> dict[str, int]:
-    """Return a position as Pulsar writes a message id; ``batchIndex`` only inside a batch, or for a ``MessagePosition``."""
+    """Return a position as Pulsar writes a message id, with ``batchIndex`` inside a batch or for a ``MessagePosition``."""
     value = {"ledgerId": position.ledger_id, "entryId": position.entry_id, "partitionIndex": partition_index}
     if position.batch_index >= 0 or isinstance(position, MessagePosition):
         value["batchIndex"] = position.batch_index
@@ -41,7 +41,7 @@ def position_json(position: Position, partition_index: int = -1) -> dict[str, in
 
 
 def redacted_json(record: object) -> Any:  # Any: JSON values
-    """Return what ``redact_metadata`` leaves of a record."""
+    """Return a record as JSON after ``redact_metadata``."""
     from pulsar_admin.store.model.redaction import redact_metadata
 
     return redact_metadata(to_json(record))
@@ -56,7 +56,7 @@ def _no_answer(kind: type) -> InvalidValue:
 
 @functools.cache
 def _fields(cls: type[Struct]) -> tuple[tuple[str, str, str], ...]:
-    """Return the name, the key and, for a field that may be left out, the name of the field that is None then."""
+    """Return (name, key, condition) of a class's fields: the field is left out if the field named ``condition`` is None."""
     if cls.__module__ == "pulsar_admin.api.plan":
         raise _no_answer(cls)
     shown_with = {name: name for name in optional_fields(cls)} | getattr(cls, "JSON_WITH", {})
@@ -111,7 +111,7 @@ def to_json(value: object) -> Any:  # Any: a JSON value
 
 
 def node_json(path: str, value: bytes | None) -> dict[str, Any] | None:  # Any: a JSON value
-    """Return a metadata node's value decoded, with secrets hidden; in hexadecimal if it cannot be decoded; None for no value."""
+    """Return a metadata node's decoded value with secrets hidden, as hexadecimal if it cannot be decoded; None if empty."""
     from pulsar_admin.store.model.nodes import decode_structure
     from pulsar_admin.store.model.redaction import hide_secrets_in
 
@@ -125,7 +125,7 @@ def node_json(path: str, value: bytes | None) -> dict[str, Any] | None:  # Any: 
 
 
 def stored_json(node: Node) -> dict[str, Any]:  # Any: a JSON value
-    """Return a metadata node: its stat, times in ms, the name of its structure and its decoded value; raises MetadataCorrupt."""
+    """Return a metadata node's stat (times in ms), the name of its structure and its value; raises MetadataCorrupt."""
     from pulsar_admin.store.model.nodes import decode_structure
 
     structure, value = decode_structure(node.path, node.value)
@@ -141,7 +141,7 @@ def stored_json(node: Node) -> dict[str, Any]:  # Any: a JSON value
 
 
 def _decoded_json(value: object) -> Any:  # Any: a JSON value
-    """Return ``to_json`` of a decoded node, with names for upstream's numbers, text for custom metadata, and short ranges."""
+    """Return ``to_json`` of a decoded node, with enum names for numbers, text for custom metadata, and compact ranges."""
     from pulsar_admin.store.codec.cursor import CursorInfo
     from pulsar_admin.store.codec.ledgermetadata import LedgerMetadata
     from pulsar_admin.store.model.cursors import range_text
@@ -182,23 +182,23 @@ def dump_json(value: object, *, pretty: bool) -> str:
 
 
 def dump_gson(value: object) -> str:
-    """Return a value as Gson writes it, pretty and HTML-safe; fields in ``JSON_OPTIONAL`` without a value are left out."""
+    """Return a value as Gson writes it, pretty-printed and HTML-safe, without fields in ``JSON_OPTIONAL`` that are None."""
     return json.dumps(to_json(value), indent=2, ensure_ascii=False).translate(_HTML)
 
 
 class _Number(str):
-    """A number as the text had it."""
+    """A JSON number in its original spelling."""
 
 
 def parse_schema_text(text: str) -> Any:  # Any: JSON
-    """Return the JSON in a text, numbers as they are written; a damaged text as it is."""
+    """Return the JSON in a text, keeping the spelling of numbers; the text itself if it is not JSON."""
     with suppress(ValueError, RecursionError):
         return json.loads(text, parse_float=_Number, parse_int=_Number)
     return text
 
 
 def dump_schema(value: object, *, pretty: bool = True) -> str:
-    """Return a value as pulsar-admin prints schemas: as Gson does, without nulls; not ``pretty``: in one line, without blanks."""
+    """Return a value as pulsar-admin prints schemas: Gson's format without nulls, on one line unless ``pretty``."""
     return "".join(_gson_parts(value, "\n" if pretty else "", "  " if pretty else "", ": " if pretty else ":"))
 
 
@@ -225,7 +225,7 @@ def _gson_string(value: object) -> str:
 
 
 def message_id_json(position: Position, partition_index: int) -> dict[str, int]:
-    """Return the id of a message in no batch as pulsar-admin prints ``MessageIdImpl``."""
+    """Return the id of an unbatched message as pulsar-admin prints ``MessageIdImpl``."""
     return {**position_json(position.entry, partition_index), "batchIndex": -1, "batchSize": 0}
 
 
@@ -273,7 +273,7 @@ def _flat(value: Any, margin: str) -> str:  # Any: a JSON value
 
 @functools.cache
 def _encoder(between: str) -> json.JSONEncoder:
-    """Return what writes values; ``json.dumps`` makes one for each value, which takes as long as to write it."""
+    """Return a cached JSON encoder: ``json.dumps`` makes one per value, which takes as long as encoding it."""
     return json.JSONEncoder(separators=(between, " : "), ensure_ascii=False)
 
 

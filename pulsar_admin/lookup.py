@@ -1,6 +1,6 @@
-"""The members of a group: rows of the command table, and those that policies make. Imports no command.
+"""The commands of a group: rows of the command table, and rows made from the table of policies. Imports no command.
 
-Policies and upstream's tree are imported where a group of policies is listed, or a name of theirs is in no other row.
+The table of policies and upstream's command tree are only imported for a list of policy commands or an unknown name.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ def rows_of(path: str) -> dict[str, Row]:
 
 
 def subgroups_of(path: str) -> dict[str, str]:
-    """Return the groups directly in a group that hold a command, name → help."""
+    """Return name → help of the groups directly in a group that have a command."""
     prefix = f"{path} " if path else ""
     names = (key for key in GROUPS if key != ROOT and key.startswith(prefix))
     return {key[len(prefix) :]: GROUPS[key] for key in names if " " not in key[len(prefix) :] and is_used(key)}
 
 
 def is_subgroup(path: str, name: str) -> bool:
-    """Return whether ``name`` is one of the group's ``subgroups_of``."""
+    """Return whether ``subgroups_of`` the group has ``name``."""
     key = f"{path} {name}" if path else name
     return " " not in name and key != ROOT and key in GROUPS and is_used(key)
 
 
 def is_used(path: str) -> bool:
-    """Return whether the group, or a group in it, holds a command."""
+    """Return whether the group, or a group in it, has a command."""
     return path in OF_POLICIES or any(
         rows and (key == path or key.startswith(f"{path} ")) for key, rows in COMMANDS.items()
     )
@@ -60,7 +60,7 @@ def find_row(path: str, name: str) -> Row | None:
 
 
 def policy_of(path: str) -> tuple[str, Policy]:
-    """Return the verb and the policy of a command; raises KeyError for one that is no policy's."""
+    """Return the verb and the policy of a policy command; raises KeyError for other commands."""
     from pulsar_admin.store.policies.table import policies_by_name
 
     verb, _, name = path.partition(" ")[2].partition("-")
@@ -70,7 +70,7 @@ def policy_of(path: str) -> tuple[str, Policy]:
 
 
 def find_policy_row(group: str, name: str) -> Row | None:
-    """Return the row of a policy command of a group, or None."""
+    """Return the row of the policy command ``name`` in a group, None without one."""
     from pulsar_admin.upstream_list import upstream_commands
 
     path = f"{group} {name}"

@@ -1,11 +1,15 @@
-"""Commands of upstream that files cannot answer: one sentence why, and what to ask here. Read when no command has the name."""
+"""Upstream commands that cannot be answered from files: why, and what to use instead.
+
+Read for unknown command names.
+"""
 
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 
 class Need(NamedTuple):
-    """Why the commands of some patterns are not answered from files, what they need, and what to ask instead: sentences."""
+    """Why commands that match some patterns cannot be answered from files, what they need, and what to use instead, as
+    text."""
 
     patterns: tuple[str, ...]
     reason: str

@@ -52,7 +52,7 @@ _APP = "pulsar_admin.app"
 
 
 class ColumnsOf(click.Choice[str]):
-    """The tools whose names of columns are known; some left with 0.1."""
+    """The tools whose column names are accepted; an earlier version had some more."""
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
@@ -63,7 +63,7 @@ class ColumnsOf(click.Choice[str]):
 
 
 class ParsedType(_ParamType):
-    """A parameter whose text a function of ``store`` parses; its InvalidValue names the parameter."""
+    """The type of a parameter that a function of ``store`` parses; errors of the function name the parameter."""
 
     def __init__(self, name: str, parse: Callable[[str], object], metavar: str) -> None:
         self.name = name
@@ -87,7 +87,7 @@ class ParsedType(_ParamType):
 
 
 def _parser(module: str, function: str, **fixed: bool) -> Callable[[str], object]:
-    """Return a function of a module, imported when a value is parsed: help needs no parser."""
+    """Return a parser that imports its module when a value is parsed, as help needs none."""
 
     def parse(text: str) -> object:
         return getattr(import_module(module), function)(text, **fixed)
@@ -96,7 +96,7 @@ def _parser(module: str, function: str, **fixed: bool) -> Callable[[str], object
 
 
 def _time_parser(function: str, module: str = "pulsar_admin.store.timespec") -> Callable[[str], object]:
-    """Return a parser that takes now and the zone from the running command's settings."""
+    """Return a parser of times that uses now and the time zone of the running command's settings."""
 
     def parse(text: str) -> object:
         return current_app().parse_time(getattr(import_module(module), function), text)
@@ -143,12 +143,12 @@ def current_app() -> App:
 
 
 def app_of(ctx: click.Context) -> App | None:
-    """Return the App that a root context's command created, or None if it needed none."""
+    """Return the App that was created under a root context, None if the command did not need one."""
     return ctx.meta.get(_APP)
 
 
 def _with_app(function: Function) -> Function:
-    """Hand the App to a command as its first argument."""
+    """Return ``function`` with the App passed as its first argument."""
 
     @functools.wraps(function)
     def wrapper(*args: Any, **kwargs: Any) -> Any:  # Any: click calls it
@@ -161,7 +161,7 @@ def _with_app(function: Function) -> Function:
 
 
 class Help(Struct, frozen=True):
-    """A command's path, and what its help says beside its sentence and options."""
+    """A command's path, and the parts of its help besides its docstring and options."""
 
     path: str
     examples: tuple[str, ...]
@@ -173,7 +173,7 @@ class Help(Struct, frozen=True):
 
 
 def _without_equals(word: str) -> str:
-    """Return ``-p7`` for ``-p=7``, which picocli takes."""
+    """Return ``-p7`` for ``-p=7``, which picocli accepts."""
     is_short = len(word) > 3 and word[0] == "-" and word[2] == "=" and word[1].isascii() and word[1].isalpha()
     return word[:2] + word[3:] if is_short else word
 
@@ -211,7 +211,7 @@ _SCHEMA = {
 
 
 class Command(TakesGlobals):
-    """A click command with global options, examples, and a list of the errors it meets."""
+    """A click command with global options, examples, and the errors that its help lists."""
 
     declared = MappingProxyType({**COMMON, "schema": (("--schema",), _SCHEMA)})
 
@@ -242,9 +242,9 @@ class Command(TakesGlobals):
         return super().parse_args(ctx, args)
 
     def own_words(self, ctx: click.Context) -> tuple[str, ...]:
-        """Return the words of the command line that this command was given, without the global options among them.
+        """Return this command's own arguments, without global options.
 
-        Paths are absolute: the words may be used in another directory.
+        Paths are made absolute, because the arguments may be used in another directory.
         """
         raw, _, _ = self.make_parser(ctx).parse_args(list(ctx.meta[WORDS]))
         options: list[str] = []
@@ -296,7 +296,7 @@ class Command(TakesGlobals):
             raise
 
     def _check_urls(self, ctx: click.Context) -> None:
-        """Raise InvalidValue for a URL if only files of this machine are read."""
+        """Raise InvalidValue for a URL if the command only reads local files."""
         from pulsar_admin.config import check_path
 
         raw, _, _ = self.make_parser(ctx).parse_args(list(ctx.meta[WORDS]))
@@ -307,14 +307,14 @@ class Command(TakesGlobals):
                     check_path(value)
 
     def _check_rows(self, ctx: click.Context) -> None:
-        """Raise UsageError for row options that would fail only after the change is made."""
+        """Raise UsageError for options on rows that would otherwise fail only after the change was made."""
         previews = current_app().settings.dry_run
         if (self.changes or "dry_run" in self.uses) and not previews:
             asked = ", ".join(f"--{name.replace('_', '-')}" for name in OF_ROWS if ctx.meta[GIVEN].get(name))
             raise click.UsageError(f"{asked}: only the preview of this command is a list: add --dry-run", ctx)
 
     def _check_tables(self, ctx: click.Context) -> None:
-        """Raise UsageError unless this command reads the files of tables."""
+        """Raise UsageError for --tables beside --store, or on a command that does not read exported tables."""
         if "store" in ctx.meta[GIVEN]:
             raise click.UsageError("--store and --tables: answers come from one or the other; name only one", ctx)
         if "tables" not in self.uses:
@@ -323,7 +323,7 @@ class Command(TakesGlobals):
             )
 
     def _check_plan(self, ctx: click.Context) -> None:
-        """Raise Refused or UsageError if this command's work cannot be kept as a plan."""
+        """Raise Refused or UsageError for --plan, if this command's change cannot be saved as a plan."""
         if self.changes and self.details.no_plan:
             raise Refused(f"--plan: {self.details.no_plan}", hint="use --dry-run to see what it would do")
         if not self.changes:
@@ -358,7 +358,7 @@ class Command(TakesGlobals):
 
 
 def _reason(command_path: str) -> str:
-    """Return why the command takes no --spark, as the table of commands says; empty for one that is not in it."""
+    """Return why the command has no --spark, from the table of reasons; "" for a command that is not in it."""
     from pulsar_admin.without_spark import reason_without_spark
 
     reason = reason_without_spark(command_path.partition(" ")[2])
@@ -412,7 +412,7 @@ def _typed(path: str, examples: Iterable[str]) -> Iterator[str]:
 
 
 class AliasedOption(click.Option):
-    """An option with further names, which help does not show."""
+    """An option with additional names that help does not show."""
 
     def __init__(self, *args: Any, aliases: Sequence[str], **kwargs: Any) -> None:  # Any: click's own
         super().__init__(*args, **kwargs)
@@ -457,7 +457,7 @@ def topics_argument(function: Function, *, or_file: bool = False) -> Function:
 
 
 def flag(*names: str, help: str) -> Callable[[Any], Any]:
-    """Return an option that is given or not."""
+    """Return a boolean option."""
     return click.option(*names, is_flag=True, help=help)
 
 
@@ -468,7 +468,7 @@ def choice_option(*names: str, words: Sequence[str], default: str | None = None,
 
 
 def together(*decorators: Callable[[Any], Any]) -> Callable[[Function], Function]:  # Any: click's
-    """Return one decorator that adds these options of several commands, in the order of their help."""
+    """Return one decorator that adds all these options, in the order of the help."""
     return lambda function: functools.reduce(lambda inner, decorate: decorate(inner), reversed(decorators), function)
 
 
@@ -524,7 +524,8 @@ max_rate = click.option(
 
 
 def picture_option(form: str) -> Callable[[Any], Any]:  # Any: click's decorators
-    """Add the option ``--png FILE``, or another form; what draws is looked for before there is anything to draw (MissingComponent)."""
+    """Add ``--png FILE``, or the option of another format; raises MissingComponent before the command runs if it cannot
+    draw."""
     text = f"Also draw it into a new {form.upper()} file."
     path = click.Path(path_type=Path)
     return click.option(f"--{form}", type=path, callback=_check_picture, metavar="FILE", help=text)
@@ -536,7 +537,7 @@ def plot_option(text: str) -> Callable[[Any], Any]:  # Any: click's decorators
 
 
 def require_plot(app: App | None = None) -> None:
-    """Raise MissingComponent if the answer has a plot in this format and no plotting library is installed."""
+    """Raise MissingComponent if the requested format shows a plot and no plotting library is installed."""
     if app is None or app.writes_text:
         require("plotext", "a plot", instead="ask for the numbers: -o json")
 

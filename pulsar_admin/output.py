@@ -1,7 +1,7 @@
-"""Result → json, jsonl, csv, plain text or a table. The only module (with progress and plots) that imports rich.
+"""Writing results as JSON, JSON lines, CSV, plain text or a table. Only this module and progress import rich.
 
-One result in every format: a document (one object), records (a sequence or stream of objects), lines (texts). The
-default mirrors pulsar-admin: lines as they are, a document as pretty JSON; records are a table.
+A result is a document (one object), records (a sequence or stream of objects) or lines (texts). The default format is
+pulsar-admin's: lines as they are, a document as pretty JSON; records are a table.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Asked(Struct, frozen=True):
 
 
 class Counted:
-    """Rows, counted as they go by."""
+    """An iterable of rows that counts the rows it yields."""
 
     def __init__(self, rows: Iterable[object]) -> None:
         self._rows = rows
@@ -81,7 +81,8 @@ class Counted:
 
 
 def asked_of(rows: Iterable[object], style: Style) -> Asked:
-    """Return the style's query on rows, and the style with the queried columns; raises InvalidValue for an unknown column."""
+    """Return the rows that the style's query selects, and the style with its columns; raises InvalidValue for an
+    unknown column."""
     if style.query is None:
         return Asked(rows, style)
     from pulsar_admin.query import choose_rows  # most runs ask for nothing
@@ -126,7 +127,7 @@ class Writer:
 
 
 def emit_document(writer: Writer, document: object, style: Style) -> None:
-    """Write one object; default: the text of a command that has one, else pulsar-admin's pretty JSON."""
+    """Write one object; default: the command's own text if it has one, otherwise pulsar-admin's pretty JSON."""
     form: Form = style.format or ("plain" if style.plain is not None else "json")
     if form == "json":
         writer.write(dump_json(document, pretty=True) + "\n")
@@ -147,7 +148,7 @@ def emit_document(writer: Writer, document: object, style: Style) -> None:
 
 
 def emit_lines(writer: Writer, lines: Iterable[str], style: Style) -> None:
-    """Write texts, one per line; in CSV and tables they stand under one header."""
+    """Write texts, one per line; in CSV and tables they are one column with a header."""
     if style.format in (None, "plain") and not style.total:
         source = iter(lines)
         while some := list(islice(source, _LINES_AT_ONCE)):
@@ -183,7 +184,7 @@ def emit_records(writer: Writer, records: Iterable[object], style: Style) -> Non
 
 
 def _flushed(writer: Writer, records: Iterable[object]) -> Iterator[object]:
-    """Yield records; before waiting a second for the next, flush what was written."""
+    """Yield records, flushing the output after a record if the last flush was a second ago."""
     last = monotonic()
     for record in records:
         yield record
@@ -258,15 +259,16 @@ def _leaves(value: object, prefix: str = "") -> Iterator[tuple[str, object]]:
 
 
 def told_fields(document: object) -> list[tuple[str, object]]:
-    """Return the leaves of a JSON object that people read, as rows of ``TOLD``: each of a list of objects, and none that says nothing."""
-    told = []
+    """Return the leaves of a JSON object for people, as rows of ``TOLD``, without empty ones; lists of objects are
+    expanded."""
+    rows = []
     for key, value in _leaves(document):
         if isinstance(value, list) and any(isinstance(one, (dict, list)) for one in value):
             for index, one in enumerate(value):
-                told += [(f"{key}.{index}.{inner}", leaf) for inner, leaf in told_fields(one)]
+                rows += [(f"{key}.{index}.{inner}", leaf) for inner, leaf in told_fields(one)]
         elif value not in (None, "", [], {}):
-            told.append((key, value))
-    return told
+            rows.append((key, value))
+    return rows
 
 
 def _emit_json_array(writer: Writer, records: Iterable[object]) -> None:
@@ -290,7 +292,7 @@ def _emit_csv(writer: Writer, records: Iterable[object], columns: Sequence[Colum
 
 
 def _chosen(columns: Sequence[Column], records: Iterable[object]) -> tuple[Sequence[Column], Iterator[object]]:
-    """Return the columns to write, those of the first record if none is named, their headers on one line, and all records."""
+    """Return the columns to write, by default derived from the first record, with one-line headers; and all records."""
     stream = iter(records)
     first = list(islice(stream, 1))
     columns = [
@@ -319,7 +321,7 @@ def _emit_table(writer: Writer, records: Iterable[object], style: Style) -> None
 
 
 class _Sums:
-    """The sums of the columns that add up, for the last line of a table."""
+    """Sums the columns that have ``sums`` set, for the last line of a table."""
 
     def __init__(self, columns: Sequence[Column]) -> None:
         self._sums: list[float | None] = [0 if column.sums else None for column in columns]
@@ -339,7 +341,7 @@ class _Sums:
 
 
 class _Page(Struct, frozen=True):
-    """Cells of some rows, and their tones where a column has any."""
+    """The cells of some rows, and their tones if a column has any."""
 
     cells: Rows
     tones: Rows = ()
@@ -365,9 +367,9 @@ def _pages(records: Iterable[Sequence[object]], columns: Sequence[Column], sums:
 
 
 def _write_table(writer: Writer, columns: Sequence[Column], pages: Iterable[_Page]) -> None:
-    """Write a table for a pipe: nothing is cut or folded, and no row costs more than its padding.
+    """Write a table for a pipe: nothing is cut or folded.
 
-    A cell that is wider than its column pads shifts the rest of its own row alone.
+    A cell that is wider than its column's padding shifts the rest of its own row only.
     """
     widths = [_width(column.header) for column in columns]
     rights = [column.is_right for column in columns]
@@ -391,7 +393,7 @@ def _widest(cells: Sequence[str], most: int | None) -> int:
 
 
 def _console(writer: Writer, color: str) -> Console:
-    """Return a rich console of the terminal's width, or, colored in a pipe, of no limit."""
+    """Return a rich console of the terminal's width, or of unlimited width for color in a pipe."""
     from rich.console import Console
 
     return Console(
@@ -435,7 +437,7 @@ def _render_lines(
 
 
 def _painted(cell: str, tone: str) -> str:
-    """Return a cleaned cell in the colors of its tone; it is written to the terminal without further cleaning."""
+    """Return a cell, cleaned, in the color of its tone; it is written to the terminal without further cleaning."""
     text = clean_text(cell)
     return f"\x1b[{TONES[tone]}m{text}\x1b[0m" if text and tone else text
 
@@ -443,7 +445,7 @@ def _painted(cell: str, tone: str) -> str:
 def _write_in_terminal(
     writer: Writer, console: Console, columns: Sequence[Column], pages: Iterable[_Page], *, paints: bool
 ) -> None:
-    """Write a table as the terminal has room; where even its narrowest form has none, records one below the other."""
+    """Write a table that fits the terminal; if even its narrowest form does not, write records one below the other."""
     from pulsar_admin.table_layout import choose_layout, fold  # 2 ms, and only a terminal needs them
 
     layout: Layout | None = None
@@ -497,7 +499,7 @@ def _bold(console: Console, text: str) -> str:
 def _folded(
     layout: Layout, columns: Sequence[Column], rows: Iterable[Sequence[str]], *, bottom: bool = False, tones: Rows = ()
 ) -> str:
-    """Return rows in the layout's widths: wider cells continue on the next line or, with ``bottom``, begin on an earlier one."""
+    """Return rows in the layout's widths; wider cells are folded downwards or, with ``bottom``, upwards."""
     from pulsar_admin.table_layout import fold
 
     rights = [columns[index].is_right for index in layout.indices]
@@ -533,7 +535,7 @@ def _render_blocks(columns: Sequence[Column], rows: Rows, room: int) -> str:
 
 
 class Pager:
-    """The running pager of ``--pager`` as the stream that output goes to; it is the terminal still."""
+    """The running pager of ``--pager``, as a stream for output that still counts as a terminal."""
 
     encoding = "utf-8"
 
@@ -566,7 +568,7 @@ class Pager:
         return self._stdin.fileno()
 
     def close(self) -> None:
-        """Wait until the user has left the pager; Ctrl-C is the pager's."""
+        """Wait until the user leaves the pager, which handles Ctrl-C itself."""
         with suppress(BrokenPipeError):
             self._stdin.close()
         while self._process.returncode is None:

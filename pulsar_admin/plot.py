@@ -21,7 +21,7 @@ _AXIS_COLUMNS = 12  # what values on the left take at most
 
 
 class Chart(Struct, frozen=True):
-    """Series over common x values. ``labels``: the text of each x value; ``series``: name → one number an x value."""
+    """Series over common x values. ``labels``: the text of each x value; ``series``: name → one number per x value."""
 
     title: str
     labels: Sequence[str]

@@ -1,4 +1,4 @@
-"""Progress of long work, on stderr only: a bar on a terminal, JSON lines when asked, else nothing."""
+"""Progress of long work, on stderr only: a bar on a terminal, JSON lines if requested, otherwise nothing."""
 
 from __future__ import annotations
 
@@ -22,25 +22,28 @@ _NARROW = 64
 
 
 class Progress:
-    """What a long task calls as it goes; this one shows nothing. ``failed`` tells how many slices have failed so far."""
+    """Counts the progress of a long task without showing it.
+
+    ``failed`` returns the number of slices that failed so far.
+    """
 
     def __init__(self, total: int | None, unit: str, label: str, failed: Callable[[], int]) -> None:
         self.total, self.unit, self.label, self.failed = total, unit, label, failed
         self.done = 0
 
     def advance(self, amount: int) -> None:
-        """Count further units as done."""
+        """Count ``amount`` more units as done."""
         self.done += amount
 
     def finish(self) -> None:
-        """The task ended well."""
+        """End after success."""
 
     def stop(self) -> None:
-        """The task ended, well or not."""
+        """End after success or failure."""
 
 
 class LineProgress(Progress):
-    """JSON lines, at most two a second, and one at the end."""
+    """Prints JSON lines, at most two per second, and one at the end."""
 
     def __init__(self, *what: Any) -> None:  # Any: what Progress takes
         super().__init__(*what)
@@ -76,7 +79,8 @@ class LineProgress(Progress):
 class BarProgress(Progress):
     """A rich bar: done, rate, time left, and slices that failed; sizes have units of 1024.
 
-    The bar shrinks first, then the label, from its front: the numbers stay whole. A narrow terminal shows no bar and no rate.
+    If there is little room, the bar shrinks first, then the label is cut at its front. A narrow terminal shows neither
+    bar nor rate.
     """
 
     def __init__(self, *what: Any) -> None:  # Any: what Progress takes

@@ -1,7 +1,8 @@
 """The data source ``pulsar_entries``, which Spark finds without registration.
 
-A wheel has this module beside ``pulsar_admin``: Spark looks for modules that are called ``pyspark_…`` and asks each for its
-``DefaultSource`` (``pyspark.sql.worker.lookup_data_sources`` of Spark 4), in every session, so little is imported before a read.
+A wheel has this module beside ``pulsar_admin``: in every session, Spark imports all modules named ``pyspark_…`` and
+registers their ``DefaultSource`` (``pyspark.sql.worker.lookup_data_sources`` of Spark 4), so little is imported before
+a read.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class DefaultSource(DataSource):
-    """Makes ``pulsar_entries``, without filters pushed down, which only ``pulsar_admin.register`` can ask for."""
+    """Registers ``pulsar_entries`` without filter pushdown, which only ``pulsar_admin.register`` can enable."""
 
     def __new__(cls, options: dict[str, str]) -> PulsarEntries:  # type: ignore[misc]
         from pulsar_admin.store.scan.datasource import PulsarEntries

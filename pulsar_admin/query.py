@@ -1,7 +1,7 @@
 """Queries on a list's rows: ``--where``, ``--sort``, ``--top`` and ``--columns``, on values, never on their text.
 
-A column is named by a table's header, by a JSON key, or by keys joined by dots, in any case, with or without blanks
-and dashes. ``--where`` and ``--columns`` stream; ``--top N`` holds N rows; ``--sort`` without it holds all.
+A column is named by a table's header, by a JSON key, or by keys joined by dots, in upper or lower case, with or without
+blanks and dashes. ``--where`` and ``--columns`` stream; ``--top N`` holds N rows in memory; ``--sort`` without it holds all.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ Raw = Mapping[str, Any]  # Any: raw option values from click
 
 
 def parse_query(given: Raw, *, now_ms: int, tz: tzinfo | None) -> Query | None:
-    """Return what the command line's options ask of rows, None for nothing; raises InvalidValue."""
+    """Return the query in the command line's options, None if there is none; raises InvalidValue."""
     where = tuple(_parse_condition(text) for text in given.get("where") or ())
     sort = tuple(_parse_sort(word) for word in _words("--sort", given.get("sort") or (), "BYTES:desc"))
     columns = tuple(_words("--columns", given.get("columns") or (), "TOPIC,BYTES"))
@@ -157,7 +157,7 @@ def choose_rows(query: Query, rows: Iterable[object], columns: Sequence[Column],
 
 
 def choose_keys(query: Query, document: object) -> dict[str, object]:
-    """Return the keys of one object that ``--columns`` names; raises InvalidValue for one that it has not."""
+    """Return the members of one object that ``--columns`` names; raises InvalidValue for a key that it lacks."""
     known = _Known((), [document])
     columns = [known.find_shown(name, as_json=True) for name in query.columns]
     return {column.header: to_json(column.value(document)) for column in columns}
@@ -179,7 +179,7 @@ class _Known:
         return itertools.chain(self._ahead, self._stream)
 
     def find_shown(self, name: str, *, as_json: bool) -> Column:
-        """Return the column that ``--columns`` names, of values as JSON or of a table's cells."""
+        """Return the column that ``--columns`` names: with values for JSON, or with cells for a table."""
         column = self.find("--columns", name, key_first=as_json)
         if as_json or column in self._columns or not self._ahead:
             return column
@@ -201,7 +201,7 @@ class _Known:
         raise self._unknown(option, name)
 
     def _key(self, name: str, *, ahead: int) -> str | None:
-        """Return the JSON key that a name means in the first ``ahead`` rows; keys of nested objects are joined by dots."""
+        """Return the JSON key in the first ``ahead`` rows that a name means; keys of nested objects are joined by dots."""
         for number in range(ahead):
             if number == len(self._ahead):
                 row = next(self._stream, None)
@@ -214,7 +214,7 @@ class _Known:
         return None
 
     def _key_of(self, column: Column) -> str:
-        """Return the JSON key that a column shows; for a computed column its header in camel case."""
+        """Return the JSON key of a column's value; for a computed column its header in camel case."""
         first = self._ahead[0] if self._ahead else None
         if isinstance(column.getter, str):
             return (
@@ -247,7 +247,7 @@ def _keys(row: object) -> Iterable[str]:
 
 
 def _path(row: object, name: str) -> str | None:
-    """Return the key in a row, or keys joined by dots, that a name means."""
+    """Return the key in a row (or keys joined by dots) that a name means, None without one."""
     keys = {_letters(key): key for key in reversed(list(_keys(row)))}
     if name in keys.values():
         return name
@@ -272,7 +272,8 @@ def _getter(key: str) -> Callable[[object], Any]:  # Any: JSON values
 
 
 def _kind_of_key(columns: Sequence[Column], key: str) -> str:
-    """Return the kind of the table's column that shows a key unchanged; else ``text``, where the values decide."""
+    """Return the kind of the table column that shows a key unchanged, otherwise ``text``: values then decide how to
+    compare."""
     return next((column.kind for column in columns if column.getter == key), "text")
 
 
@@ -298,7 +299,7 @@ def _comparable(value: object, kind: str) -> tuple[int, Any] | None:  # Any: a n
 
 
 class _Descending:
-    """A value that is smaller where the value is larger."""
+    """Wraps a value to reverse its order."""
 
     __slots__ = ("value",)
 
@@ -315,7 +316,8 @@ class _Descending:
 
 
 def _ordered(rows: Iterable[object], keys: Sequence[tuple[Column, bool]], top: int | None) -> Iterator[object]:
-    """Yield rows sorted by ``keys``, equal rows in their order, rows without a value last; only the first ``top`` are held."""
+    """Yield rows stably sorted by ``keys``, those without a value last; with ``top`` only the first ones, holding no
+    others."""
 
     def order(row: object) -> list[tuple[bool, Any]]:  # Any: comparable with its like
         found: list[tuple[bool, Any]] = []  # Any: as above
@@ -328,7 +330,7 @@ def _ordered(rows: Iterable[object], keys: Sequence[tuple[Column, bool]], top: i
 
 
 def _test_of(column: Column, condition: Condition, query: Query) -> Callable[[object], bool]:
-    """Return a test of a column's value against a condition; of a list one value must match, for ``!=`` and ``!~`` none may."""
+    """Return a test of a row against a condition: in a list one value must match, or for ``!=`` and ``!~`` none may."""
     compare = _Comparison(column, condition, query)
     negated = condition.operator in ("!=", "!~")
 
@@ -343,7 +345,7 @@ def _test_of(column: Column, condition: Condition, query: Query) -> Callable[[ob
 
 
 class _Comparison:
-    """Compares a value with the typed text, which is interpreted by the value's kind."""
+    """Compares values with the text of a condition, which is interpreted by the value's kind."""
 
     def __init__(self, column: Column, condition: Condition, query: Query) -> None:
         self._column = column
@@ -393,7 +395,7 @@ _SIGNS: Mapping[str, Callable[[Any, Any], bool]] = {  # Any: comparable with its
 
 
 def _parse_number(text: str, kind: str, query: Query) -> float:
-    """Return the typed text as a number, bytes, a duration or a time in ms, by the column's kind."""
+    """Return the text of a condition as a number, bytes, a duration or a time in ms, by the column's kind."""
     if kind in ("duration", "seconds", "age", "offset"):
         from pulsar_admin.store.timespec import parse_duration_ms
 

@@ -1,4 +1,4 @@
-"""What a running command reports: its result in the requested format, and notes on stderr."""
+"""Writing the answer of a running command in the requested format, and notes on stderr."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ class Result(Struct, frozen=True):
     Formats in ``documents`` use ``value``, those in ``texts`` the ``screen`` (a function of the line width), all
     others ``rows``, which also replace the screen if there is a query such as --where. Without rows, ``columns`` are
     the value's; ``csv`` are those of CSV, and ``json_rows`` the rows of JSON, if different. Functions are only called
-    if their result is written. ``terminal`` is the screen of a terminal where no format is asked for, in a pipe
-    nothing changes. ``live`` is described at ``output.Style``; ``plain`` is the value's text, or a function
-    that returns it; ``notes`` are written after everything else.
+    if their result is written. ``terminal`` replaces the default format on a terminal, not in a pipe. ``live`` is
+    described at ``output.Style``; ``plain`` is the value's text, or a function that returns it; ``notes`` are written
+    after everything else.
     """
 
     value: object = None
@@ -63,12 +63,12 @@ class Result(Struct, frozen=True):
 
 
 class Printed(Struct, frozen=True):
-    """What upstream's command of this name prints (``CmdBase.print``, 4.0.8): a text unchanged, a list one element a
-    line, else pretty JSON; None is ``null``. With ``-o`` it is written like a ``Result``.
+    """The output of upstream's command of this name (``CmdBase.print``, 4.0.8): a text unchanged, a list as one element
+    per line, anything else as pretty JSON; None is ``null``. With ``-o`` it is written like a ``Result``.
 
-    A set (``is_set``) is one line of JSON. A map with ``as_map``, Java's toString of a value, is one ``key    value`` a
-    line. Text that upstream prints after a change (``of_change``) is only written without ``-o``: with it the change's
-    report is the output. ``document`` is the value for ``-o`` if different. ``head`` are lines before the value.
+    A set (``is_set``) is one line of JSON. A map with ``as_map``, Java's toString of a value, is one ``key    value``
+    per line. Text that upstream prints after a change (``of_change``) is only written without ``-o``, which prints the
+    change's report. ``document`` is the value for ``-o`` if different. ``head`` are lines before the value.
     """
 
     value: object
@@ -100,7 +100,7 @@ Answer = Shown | Iterator[Shown]
 
 
 class _MetBy:
-    """Raises the errors of a block in the generator of a command, where it yielded."""
+    """Raises an error of its block inside a command's generator, at the ``yield``."""
 
     def __init__(self, answer: Generator[Shown]) -> None:
         self._answer = answer
@@ -113,7 +113,7 @@ class _MetBy:
 
 
 class Results:
-    """Writes what a command found to stdout, and words about it to stderr."""
+    """Writes a command's answer to stdout, and warnings and notes to stderr."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -130,7 +130,10 @@ class Results:
         """Whether a list of rows was written, which --where, --sort and their kind apply to."""
 
     def show_all(self, answer: Answer) -> None:
-        """Write a command's answer. Errors while writing are raised in a command that yields, so that its blocks end."""
+        """Write a command's answer.
+
+        If a command yields, errors of writing are raised in it, so that its blocks are left.
+        """
         if not isinstance(answer, Generator):
             self.render(answer)  # type: ignore[arg-type]  # mypy knows no more of iterators
             return
@@ -214,13 +217,14 @@ class Results:
         output.emit_document(self.writer, result, style)
 
     def is_upstreams(self) -> bool:
-        """Whether upstream has the running command by the name typed: what it prints is upstream's, and a change's report is on stderr."""
+        """Whether upstream has a command of the typed name: then upstream's output is printed, and a change's report on
+        stderr."""
         from pulsar_admin.upstream_list import upstream_commands
 
         return click.get_current_context().command_path.partition(" ")[2] in upstream_commands()
 
     def _emit_asked_object(self, result: object, columns: Sequence[Column]) -> None:
-        """Write one object as a list of one if it is a row of ``columns``, else its queried keys."""
+        """Write one object as the only row of ``columns`` if there are any, otherwise the keys that the query selects."""
         from pulsar_admin import output
         from pulsar_admin.query import choose_keys
 
@@ -278,7 +282,7 @@ class Results:
 
     @property
     def writes_json(self) -> bool:
-        """Whether the format is JSON, which may have more than tables do."""
+        """Whether the format is JSON, which can contain more than a table."""
         return self.settings.output in ("json", "jsonl")
 
     @property
@@ -288,7 +292,7 @@ class Results:
 
     @property
     def writes_text(self) -> bool:
-        """Whether the format of an answer with a screen is text."""
+        """Whether an answer that has a screen is written as text."""
         return self.settings.output in (None, "plain")
 
     def emit_rows(
@@ -301,11 +305,11 @@ class Results:
 
     @property
     def in_terminal(self) -> bool:
-        """Whether the answer is for a person: stdout is a terminal, and no format is asked for."""
+        """Whether the answer is for a person: stdout is a terminal, and no format is requested."""
         return self.settings.output is None and sys.stdout.isatty()
 
     def emit_table(self, rows: Iterable[object], columns: Sequence[Column], *, total: bool) -> None:
-        """Write a table that is a part of a text, whichever format that was asked for."""
+        """Write a table that is a part of a text, whatever the requested format."""
         from pulsar_admin.output import Style, emit_records
 
         emit_records(self.writer, rows, Style(None, self.settings.color, tuple(columns), total=total))
@@ -325,14 +329,16 @@ class Results:
             self._empty = f"no row of {read.count:,} matches --where" if read.count else _EMPTY
 
     def check_asked(self) -> None:
-        """Raise UsageError when the command is over and wrote no list of which something was asked; say of an empty one that it is."""
+        """After the command, raise UsageError for options on rows if it wrote no rows, and print a note about an empty
+        list."""
         if not self._asked:
             self._refuse_asked()
         if self._empty and not self._went_wrong():  # else something was said already
             self.tell(self._empty)
 
     def take_top(self) -> int | None:
-        """Return what --top says to a command that heeds it itself, not of rows; raises UsageError if more is asked of rows."""
+        """Return --top for a command that applies it itself to an answer without rows; raises UsageError for other row
+        options."""
         query = self.settings.query
         if query is None or self.settings.output not in (None, "plain", "json"):
             return None
@@ -343,11 +349,11 @@ class Results:
         return query.top
 
     def problems(self, count: int) -> None:
-        """Count problems found in the data: any at all make the exit code 1."""
+        """Count problems found in the data: with any, the exit code is 1."""
         self._problems += count
 
     def counting(self, rows: Iterable[Row], problems: Callable[[Row], int]) -> Iterator[Row]:
-        """Yield rows as they come, and count the ``problems`` of each."""
+        """Yield rows, counting the ``problems`` of each."""
         for row in rows:
             self.problems(problems(row))
             yield row
@@ -356,7 +362,7 @@ class Results:
         return bool(self._failed)
 
     def _refuse_asked(self) -> None:
-        """Raise UsageError if something is asked of rows."""
+        """Raise UsageError if an option on rows is given."""
         query = self.settings.query
         given = [("--total", self.settings.total), (f"--fail-if-{self.settings.fail_if}", self.settings.fail_if)]
         options = [*([query.options] if query is not None else ()), *(option for option, is_given in given if is_given)]
@@ -378,7 +384,7 @@ class Results:
 
     @property
     def writer(self) -> Writer:
-        """Where results other than rows go; commands with their own text form write here."""
+        """The writer for results other than rows; commands with a text form of their own write to it."""
         self._refuse_asked()
         return self._output
 
@@ -391,7 +397,7 @@ class Results:
         return self._writer
 
     def _open_pager(self) -> TextIO | None:
-        """Return the stream of the pager that was asked for, in a terminal; None: output goes to stdout."""
+        """Return the stream of the pager, if one is requested and stdout is a terminal; None: output goes to stdout."""
         if self.settings.pager is None or not sys.stdout.isatty():
             return None
         from pulsar_admin.output import Pager
@@ -404,14 +410,14 @@ class Results:
         return self._pager.stream
 
     def page(self) -> None:
-        """Show text that is longer than the terminal in the pager, if there is one."""
+        """From now on show text that is longer than the terminal in the pager, if there is one."""
         from shutil import which
 
         if self.settings.pager is None and os.isatty(1) and which(default_pager().split()[0]):
             self.settings = replace(self.settings, pager=default_pager())
 
     def close_pager(self) -> None:
-        """Wait until the pager, if there is one, has been left."""
+        """Wait until the user leaves the pager, if there is one."""
         if self._pager is not None:
             self._pager.close()
             self._pager = None

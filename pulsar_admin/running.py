@@ -1,4 +1,4 @@
-"""What a running command works with: settings, the store (opened when first used), scans, consent, many items, exit code."""
+"""The state of a running command: settings, the store (opened on first use), scans, confirmation, items, exit code."""
 
 from __future__ import annotations
 
@@ -45,7 +45,10 @@ Outcome = TypeVar("Outcome")
 
 
 class Running(Results):
-    """One run of one command. Everything is opened when first asked for and closed at the end of the command."""
+    """One run of one command.
+
+    The store and everything else is opened on first use and closed at the end of the command.
+    """
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
@@ -61,13 +64,13 @@ class Running(Results):
         self._told_incomplete = False
         self._told_altered = False
         self.partial: list[errors.StoreError] = []
-        """What answers lack; said when the command is over."""
+        """Problems that make answers incomplete; reported at the end of the command."""
         self.screen_of: Callable[[Any], Result] = Result  # Any: the report of the command
-        """The answer of ``--dry-run``, of what the plan previews."""
+        """Makes the answer of ``--dry-run`` from the preview of a plan."""
 
     @property
     def clock_ms(self) -> int:
-        """The run's one "now" for what it writes, in epoch milliseconds: ``--now``, else the clock when the command started, which is a
+        """The run's "now" for changes, in epoch milliseconds: ``--now``, otherwise the clock at the start as a
         ``FromNow``."""
         if self.settings.now_given:
             return self.settings.now_ms
@@ -77,13 +80,15 @@ class Running(Results):
 
     @property
     def now_ms(self) -> int:
-        """The run's one "now" for what it reads, in epoch milliseconds: ``--now``, else the time that the store is a copy of, else the
-        clock; raises StoreNotFound."""
+        """The run's "now" for answers, in epoch ms: ``--now``, otherwise the time of the store's copy, otherwise the clock.
+
+        Raises StoreNotFound.
+        """
         return self.settings.now_ms if self.settings.now_given else self.now.time_ms
 
     @property
     def now(self) -> Now:
-        """The time that ages are counted at, and its source."""
+        """The time from which ages are counted back, and its source."""
         from pulsar_admin.store.model.copy_age import Now
 
         is_given = self.settings.now_given
@@ -112,7 +117,7 @@ class Running(Results):
     def store(self) -> Store:
         """The store, open for reading; raises StoreNotFound. Writers go through ``apply`` or ``open_for_writing``.
 
-        With ``--wait`` a command that changes holds the writer lock from here on: what it plans on stays as it is.
+        With ``--wait`` a changing command holds the writer lock from here on, so that its plan cannot become stale.
         """
         if self._store is None:
             if self.settings.wait_ms and self._is_changing():
@@ -172,7 +177,7 @@ class Running(Results):
             self._lock = take_writer_lock(self.settings.store, wait_ms=self.settings.wait_ms)
 
     def _is_changing(self) -> bool:
-        """Whether the running command is one that changes the store, and is to do so now."""
+        """Whether the running command will change the store: it can, and neither --dry-run nor --plan is given."""
         command = click.get_current_context().command
         return getattr(command, "changes", False) and not self.settings.dry_run and self.settings.plan is None
 
@@ -191,13 +196,13 @@ class Running(Results):
         if not getattr(click.get_current_context().command, "changes", False):
             with suppress(
                 errors.StoreError
-            ):  # without a store nothing but the clock says what now is; who needs one says that it is not there
+            ):  # without a store, now is the clock's; a command that needs a store reports that it is missing
                 time_ms = parse(text, now_ms=self.now_ms, tz=self.settings.tz)
         self._tell_now()
         return time_ms
 
     def _tell_incomplete(self) -> None:
-        """Warn, once, where the metadata is incomplete, which any answer may be wrong for; the exit code becomes 1."""
+        """Warn once if the metadata is incomplete, so that any answer may be wrong; the exit code becomes 1."""
         if self._store is None or self._told_incomplete:
             return
         self._told_incomplete = True
@@ -232,14 +237,14 @@ class Running(Results):
 
     @property
     def moment(self) -> Moment:
-        """When a plan is made that is made now."""
+        """The moment for plans made now."""
         from pulsar_admin.arguments import Moment
 
         return Moment(self.settings.now_ms, self.settings.now_given, self.settings.interceptors)
 
     @contextmanager
     def at(self, moment: Moment) -> Iterator[None]:
-        """Plan as at ``moment`` while the block runs."""
+        """Make plans as of ``moment`` in the block."""
         settings = self.settings
         self.settings = replace(
             settings, now_ms=moment.now_ms, now_given=moment.is_given, interceptors=moment.interceptors
@@ -250,7 +255,7 @@ class Running(Results):
             self.settings = settings
 
     def time_ms(self, value: Time, *, changes: bool = False) -> int:
-        """Return the time that options parsed already: an int, or a ``FromNow``; a text as they would parse it."""
+        """Return a time: an int or ``FromNow`` unchanged, a text parsed as options are."""
         if isinstance(value, str):
             from pulsar_admin.store.timespec import parse_time_or_ago
 
@@ -263,15 +268,18 @@ class Running(Results):
 
     @contextmanager
     def opened(self, *, unindexed: bool = False) -> Iterator[Store]:
-        """Use the store, open for reading until the command ends."""
+        """Yield the store, which stays open for reading until the command ends."""
         yield self.unindexed_store if unindexed else self.store
 
     def writing(self, *, beside_readers: bool = False) -> Store:
-        """Open the store for work that writes."""
+        """Open the store for writing."""
         return self.open_for_writing()
 
     def lacks(self, problem: errors.StoreError | str) -> None:
-        """Warn of a text at once, of an error at the end of the command, when those alike are counted; the exit code becomes 1."""
+        """Report that an answer is incomplete; the exit code becomes 1.
+
+        A text is printed at once, an error at the end of the command together with equal ones.
+        """
         if isinstance(problem, str):
             self.warn(problem)
             self.problems(1)
@@ -280,7 +288,7 @@ class Running(Results):
 
     @contextmanager
     def warnings(self) -> Iterator[Callable[[str], None]]:
-        """Warn at once."""
+        """Yield the function that prints a warning at once."""
         yield self.warn
 
     def warn_of_broken(self, txn: Txn, names: Iterable[TopicName]) -> None:
@@ -323,10 +331,10 @@ class Running(Results):
     def scanning(
         self, size_bytes: int, label: str, problems: list[errors.StoreError], *, unused: str = INDEX_ANSWERS
     ) -> Iterator[Scanning]:
-        """Open what a reader scans with, about ``size_bytes``: the engine that settings choose, with progress (without a label: none).
+        """Yield the engine that the settings choose for scanning about ``size_bytes``, with progress if there is a label.
 
-        What cannot be read is left out, listed at the end, and makes the exit code 1; without a label it ends the scan. For ``unused``
-        see ``bulk``.
+        Unreadable slices are left out, listed at the end, and make the exit code 1; without a label they end the scan.
+        ``unused``: see ``bulk``.
         """
         from pulsar_admin.store.model.reader import Scanning
 
@@ -339,7 +347,7 @@ class Running(Results):
 
     @contextmanager
     def engine(self, problems: list[errors.StoreError], size_bytes: int = 0) -> Iterator[Engine | None]:
-        """Choose what runs a scan, see ``bulk``: this process where reading is bounded; raises InvalidValue for Spark there."""
+        """Yield the engine as ``bulk``, but None with ``--max-rate``, which is refused with ``--spark`` (InvalidValue)."""
         if PACE.is_limited:  # other processes would each read as fast
             if self.settings.spark:
                 raise errors.InvalidValue(
@@ -352,10 +360,10 @@ class Running(Results):
 
     @contextmanager
     def bulk(self, size_bytes: int = 0, *, unused: str = INDEX_ANSWERS) -> Iterator[Engine | None]:
-        """Choose what scans about ``size_bytes``.
+        """Yield the engine for scanning about ``size_bytes``.
 
-        Spark with ``--spark``, started by the first slice; processes for ``--jobs`` and for much data; else None: this
-        process. Afterwards it reports an unused Spark, with the reason ``unused``, and failed slices.
+        Spark with ``--spark``, started by the first slice; processes for ``--jobs`` and for much data; otherwise None:
+        this process. Afterwards it reports failed slices, and that Spark was not used, with the reason ``unused``.
         """
         from pulsar_admin.engine import choose_engine
 
@@ -369,7 +377,7 @@ class Running(Results):
         self._report_failed_slices()
 
     def _report_failed_slices(self) -> None:
-        """List the slices without a result: the exit code is 1, or 8 where one did not fit into memory."""
+        """List the slices without a result: the exit code is 1, or 8 if one did not fit into memory."""
         as_json = self.writes_json
         for failed in self._failed_slices:
             failure_of(failed.error()).write(as_json=as_json)
@@ -389,11 +397,11 @@ class Running(Results):
         confirm_loss(plan.loses, yes=self.settings.yes)
 
     def show_preview(self, plan: Plan) -> None:
-        """Show what applying a plan would do."""
+        """Show the report of a dry run."""
         self.render(self.screen_of(plan.preview()))
 
     def show(self, *reports: ChangeReport) -> None:
-        """Write what a change did or would do: one object, or several; default: as text, several changes as a table."""
+        """Write the reports of changes: by default one as text, several as a table."""
         from pulsar_admin.changes import SEVERAL, iter_texts
 
         documents = (own_items(document) for report in reports for document in report.iter_documents())
@@ -450,7 +458,7 @@ class Running(Results):
         self.fail(error)
 
     def count_items(self, count: int) -> None:
-        """Count items that ``each`` would have yielded a result of, done elsewhere."""
+        """Count items that were processed elsewhere as if ``each`` had yielded their results."""
         self._items += count
 
     def fail(self, error: errors.StoreError) -> None:
@@ -460,14 +468,15 @@ class Running(Results):
         failure_of(error).write(as_json=self.writes_json)
 
     def suggest(self, error: errors.StoreError) -> None:
-        """Add to an error what only the command line knows: similar names, or the command with either meaning of now."""
+        """Add to an error's hint what only a command line can offer: similar names, or this command with each meaning
+        of now."""
         nows = error.context.pop("nows", None)
         if isinstance(nows, list):
             error.context["commands"] = [self._command_line("--now", now) for now in nows]
         self._suggest_names(error)
 
     def _command_line(self, *options: str) -> str:
-        """Return the running command's line, including the options that ``typable`` adds."""
+        """Return the running command as a line to type, with ``options`` added."""
         import shlex  # no answer needs it
 
         ctx = click.get_current_context()
@@ -479,7 +488,7 @@ class Running(Results):
         return shlex.join((*ctx.command_path.split(), *words))
 
     def _how(self) -> Iterator[str]:
-        """Yield the global options of the command line that say how a change is made."""
+        """Yield the given global options that affect how a change is made."""
         given = click.get_current_context().meta.get(GIVEN, {})
         for name in ("dry_run", "plan", "yes", "clock", "interceptors", "broker_conf"):
             value = given.get(name)
@@ -488,7 +497,7 @@ class Running(Results):
                 yield from () if value is True else (str(value),)
 
     def _suggest_names(self, error: errors.StoreError) -> None:
-        """Add to the hint of an error about an unknown name when it was deleted, or similar names."""
+        """Add to the hint of an error about an unknown name when the topic was deleted, or similar names."""
         if self._store is None or not isinstance(error, errors.NotFound) or "near" in error.context:
             return
         is_usual = error.hint.startswith("list the existing ")  # another hint knows more
@@ -529,7 +538,7 @@ class Running(Results):
         self.problems(len(problems))
 
     def nothing_matches(self) -> None:
-        """Count a question that has no answer here: exit code 5 when no question had one."""
+        """Count an item without a match: the exit code is 5 if no item had one."""
         self._misses += 1
 
     def _went_wrong(self) -> bool:
@@ -551,7 +560,8 @@ class Running(Results):
 
 
 def _now_text(text: str, clock_ms: int, as_of: AsOf | None, *, changes: bool) -> str:
-    """Return the sentence for ``text``, a time that was counted from now: a command that ``changes`` counts from the clock's."""
+    """Return the note that explains ``text``, a time counted back from now: from the clock's for a command that
+    ``changes``."""
     from pulsar_admin.store.timespec import format_age_ms, format_time_ms
 
     if as_of is None:

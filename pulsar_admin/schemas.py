@@ -59,12 +59,14 @@ _UNITS_OF_COMMANDS = (
     ("topics skew", "entries", "futureDated|inversions|late"),
     ("topics subscription-history", "entries", "acknowledged|reopened"),
 )
-"""Commands, and the units of their numbers under keys that say something else, or nothing, elsewhere."""
+"""(pattern of commands, unit, pattern of keys), for keys that have another unit, or none, in other commands."""
 
 
 def unit_of(key: str, path: str = "") -> str:
-    """Return the unit of the numbers under a JSON key of the command at ``path``; empty for plain counts and ids, and, without the
-    command, for what differs between commands."""
+    """Return the unit of the numbers under a JSON key of the command at ``path``; "" for plain counts and ids.
+
+    Without ``path`` also "" for keys whose unit differs between commands.
+    """
     own = (unit for of, unit, keys in _UNITS_OF_COMMANDS if re.fullmatch(of, path) and re.fullmatch(keys, key))
     return next(own, "") or next((unit for unit, pattern in _UNITS if re.search(pattern, key)), "")
 

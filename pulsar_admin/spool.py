@@ -1,4 +1,4 @@
-"""Rows of cells that are written when all of them are known: which columns say something is seen in the last one."""
+"""Collecting the cells of a table until all rows are known, because any row may be the first with a value in a column."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _NOTHING = (None, 0, "")
 
 
 class PackedCells(Struct, frozen=True):
-    """Pages of rows, the columns of which no row says anything, and how many rows there are."""
+    """Pages of rows, the indexes of the columns that are empty in all of them, and the number of rows."""
 
     pages: tuple[bytes, ...]
     silent: tuple[int, ...]
@@ -34,7 +34,7 @@ class PackedCells(Struct, frozen=True):
 
 
 class CellSpool:
-    """Cells of records, at most ``_HELD_BYTES`` in memory; ``bare`` is described at ``Column.cell``."""
+    """The cells of records, at most ``_HELD_BYTES`` in memory; ``bare``: see ``render_cell``."""
 
     def __init__(self, columns: Sequence[Column], *, bare: bool) -> None:
         self._columns, self.bare = tuple(columns), bare
@@ -56,7 +56,7 @@ class CellSpool:
     def add(self, records: Iterable[object]) -> None:
         """Add records. Raises DiskFull."""
         columns, bare, rest = self._columns, self.bare, iter(records)
-        while found := [*islice(rest, _PAGE_ROWS)]:  # a column at a time takes half of what a row at a time does
+        while found := [*islice(rest, _PAGE_ROWS)]:  # rendering by columns takes half the time of rendering by rows
             values = [column.values(found) for column in columns]
             self._silent = [index for index in self._silent if all(value in _NOTHING for value in values[index])]
             cells = [render_cells(each, column.kind, bare=bare) for column, each in zip(columns, values, strict=True)]
@@ -91,7 +91,7 @@ class CellSpool:
         return PackedCells(tuple(self._pages), tuple(self._silent), self.count)
 
     def add_packed(self, some: PackedCells) -> None:
-        """Take what was ``packed`` in another process. Raises DiskFull."""
+        """Add the cells ``packed`` in another process. Raises DiskFull."""
         if self._rows:
             self._pack()
         self._silent = [index for index in self._silent if index in some.silent]
@@ -100,7 +100,7 @@ class CellSpool:
             self._hold(page)
 
     def telling(self) -> tuple[Column, ...]:
-        """Return the columns of ``rows`` that say something of any, as ``pulsar_admin.columns.telling`` does; their values are cells."""
+        """Return the columns for ``rows`` that are not empty in all of them (see ``columns.telling``); values are cells."""
         return tuple(
             replace(column, getter=itemgetter(index), is_rendered=True)
             for index, column in enumerate(self._columns)
@@ -108,7 +108,7 @@ class CellSpool:
         )
 
     def rows(self) -> Iterator[Sequence[str]]:
-        """Yield the cells of every record in all columns; none may be added after."""
+        """Yield the cells of every record in all columns; call it after the last ``add``."""
         place = 0
         for length in self._lengths:
             assert self._file is not None

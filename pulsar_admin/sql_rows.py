@@ -1,4 +1,7 @@
-"""Rows of SQL as JSON values, columns and charts. Types that JSON lacks are texts, the same in every format."""
+"""Rows of SQL as JSON values, table columns and charts.
+
+Types that JSON lacks become texts, the same in every format.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ _EXACT_DIGITS = 15
 
 
 def unique_names(names: Sequence[str]) -> list[str]:
-    """Return names with suffixes _1, _2 … for repeated ones: an object has each key once."""
+    """Return names with suffixes _1, _2 … for repeated ones, as an object has each key once."""
     found: dict[str, None] = {}
     for name in names:
         number, one = 0, name
@@ -38,7 +41,7 @@ def unique_names(names: Sequence[str]) -> list[str]:
 
 
 def columns_of(names: Sequence[str], types: Sequence[str]) -> list[Column]:
-    """Return the columns of a table: ids as they are, other numbers with thousands apart."""
+    """Return the columns of a table: ids as plain digits, other numbers with thousands separators."""
     return [Column(name, name, _kind(name, kind), padded=_PADDED) for name, kind in zip(names, types, strict=True)]
 
 
@@ -49,7 +52,7 @@ def _kind(name: str, kind: str) -> str:
 
 
 def json_rows(names: Sequence[str], rows: Iterable[Sequence[Any]], zone: tzinfo | None) -> Iterator[Row]:
-    """Yield rows as objects of JSON values; times in ``zone``, else UTC."""
+    """Yield rows as objects of JSON values, with times in ``zone`` (None: UTC)."""
     zone = zone or UTC
     for row in rows:
         yield {name: _plain(value, zone) for name, value in zip(names, row, strict=True)}
@@ -83,7 +86,7 @@ def _key(key: Any, zone: tzinfo) -> str:  # Any: DuckDB's values
 
 
 def _instant(value: datetime, zone: tzinfo) -> str:
-    """Return a time as ISO 8601 to the millisecond, or the microsecond where it has one; without a zone where it has none."""
+    """Return a time as ISO 8601 with milliseconds, or microseconds if it has any; without a zone if it has none."""
     shown = value if value.tzinfo is None else value.astimezone(zone)
     return shown.isoformat(timespec="microseconds" if value.microsecond % 1000 else "milliseconds").replace(
         "+00:00", "Z"

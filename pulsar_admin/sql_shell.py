@@ -29,7 +29,7 @@ _KEYWORDS = ("select", "from", "where", "group by", "order by", "limit", "count(
 
 
 def run_shell(app: App, database: Database, answer: Callable[[str], None]) -> None:
-    """Read statements until the end of input; one that fails, and Ctrl-C, go back to the prompt."""
+    """Read and answer statements until the end of input; after an error or Ctrl-C it prompts again."""
     history = Path.home() / ".pulsar_admin_sql_history"
     with suppress(ImportError):  # a Python without readline reads lines as they are
         _set_up(database, history)
@@ -83,7 +83,7 @@ def _line(prompt: str) -> str:
 
 
 def _expanded(word: str) -> str:
-    """Return the statement that a word of the shell stands for; empty for any other word."""
+    """Return the statement for one of the shell's own words, "" for any other word."""
     if word.lower() in ("tables", r"\d", r"\dt"):
         return "show tables"
     match = re.fullmatch(r"(?:describe|\\d)\s+(\S+)", word, re.I)

@@ -1,10 +1,10 @@
 """Fitting a table into a terminal: folding, shortening and leaving out columns.
 
-In this order, as far as necessary: columns without values are left out, headers are folded, ``persistent://`` is left
-out and times lose their milliseconds, prose is folded once between words, columns are left out in the order of
-``Column.drop``, those of zeros first. A row stays one line, and no name is folded while a column can be left out. As a
-last resort, prose is folded on any number of lines, then names, then within words. Pipes, wide terminals and other formats show
-everything.
+In this order, as far as necessary: columns without values are left out, headers are folded, ``persistent://`` is
+removed and times lose their milliseconds, prose is folded once between words, columns are left out in the order of
+``Column.drop``, those of zeros first. Otherwise a row stays one line, and no name is folded while a column can be left
+out. As a last resort, prose is folded to any number of lines, then names, then single words. Pipes, wide terminals and
+other formats show everything.
 """
 
 import itertools
@@ -34,7 +34,7 @@ Rows = Sequence[Sequence[str]]
 
 
 class _Manner(Struct, frozen=True):
-    """How a table is narrowed; ``dropped`` is the number of columns that are left out."""
+    """One way of narrowing a table; ``dropped``: the number of columns that are left out."""
 
     short_times: bool
     fold_width: int
@@ -47,7 +47,7 @@ class _Manner(Struct, frozen=True):
 
 
 class Layout(Struct, frozen=True):
-    """What a page of a table shows in a terminal: the columns' indices and widths, and what becomes of their cells."""
+    """The layout of a page of a table in a terminal: indices and widths of the shown columns, and how cells are shortened."""
 
     indices: tuple[int, ...]
     widths: tuple[int, ...]
@@ -60,7 +60,7 @@ class Layout(Struct, frozen=True):
         return [_shortened(row[index], self.short, self.short_times) for index in self.indices]
 
     def fits(self, columns: Sequence[Column], rows: Rows, measure: Measure) -> bool:
-        """Return whether the layout also suits further rows: their numbers fit and no hidden column has a value."""
+        """Return whether the layout also works for further rows: their numbers fit, and no hidden column has a value."""
         hidden = [n for n, column in enumerate(columns) if n not in self.indices and column.header not in self.left_out]
         if any(row[n] for row in rows for n in hidden):
             return False
@@ -86,7 +86,7 @@ def choose_layout(columns: Sequence[Column], rows: Rows, room: int, measure: Mea
 
     @cache
     def sizes(n: int, short_times: bool, fold_width: int) -> tuple[int, int]:
-        """Return how wide a column is, and how narrow it may become."""
+        """Return the full and the minimum width of column ``n``."""
         cells = [_shortened(row[n], True, short_times) for row in rows]
         header = _longest_piece(columns[n].header, measure)
         width = max([header, *map(measure, cells)])
@@ -125,7 +125,7 @@ def _manners(droppable: int) -> Iterator[_Manner]:
 
 
 def _shrunk(sizes: Sequence[tuple[int, int]], room: int) -> tuple[int, ...]:
-    """Return widths of together ``room`` at most: the widest are made narrower, none below its least."""
+    """Return widths with a sum of at most ``room``: the widest are reduced, none below its minimum."""
 
     def below(most: int) -> list[int]:
         return [min(width, max(least, most)) for width, least in sizes]

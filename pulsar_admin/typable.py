@@ -1,9 +1,9 @@
-"""Commands that are printed can be typed as they stand: each carries what this run's own command line said of where and when.
+"""Making printed commands work as typed: each gets the options of this command line for the store and the time.
 
-That is ``--store`` (as an absolute path), ``--tables``, ``--now`` and ``--tz``. What the environment or the settings file says holds for
-the next command as it does for this one, so a line stays short without them.
+These are ``--store`` (as an absolute path), ``--tables``, ``--now`` and ``--tz``. Settings from the environment or the
+settings file apply to the next command anyway and are not added.
 
-Only the program's own sentences pass here, where they are written: never an answer's data, in which the same words may stand.
+This is applied to the program's own sentences only, when they are written, never to data, which may contain the same words.
 """
 
 import os
@@ -30,29 +30,29 @@ _END = r"[;,):`](?:\s|$)| \("
 _program: ContextVar[str] = ContextVar("program", default=PROGRAM)
 _runs: ContextVar[bool] = ContextVar("runs", default=False)
 _words: ContextVar[tuple[tuple[str, str], ...]] = ContextVar("words", default=())
-"""Options and values, as the command line gave them; a command in a text gets those that it does not have."""
+"""Options and values of the command line; a command in a text gets those that it does not have."""
 
 
 def begin(program: str) -> None:
-    """A command line of ``program`` begins, which has said nothing yet."""
+    """Start a command line of ``program``, without any options so far."""
     _program.set(program)
     _words.set(())
     _runs.set(True)
 
 
 def end() -> None:
-    """The command line is over: whoever asks now is a program of Python."""
+    """End the command line: later texts are for a Python program."""
     begin(PROGRAM)
     _runs.set(False)
 
 
 def runs() -> bool:
-    """Whether a command line runs, whose options hints name."""
+    """Whether a command line is running, so that hints name its options."""
     return _runs.get()
 
 
 def carry(given: Mapping[str, Any]) -> None:  # Any: raw option values from click
-    """Take over the global options that were ``given`` so far."""
+    """Remember the global options ``given`` so far, for printed commands."""
     found = []
     for name, option in _CARRIED.items():
         value = given.get(name)
@@ -63,7 +63,7 @@ def carry(given: Mapping[str, Any]) -> None:  # Any: raw option values from clic
 
 
 def _absolute(path: str) -> str:
-    """Return an absolute path with its links unresolved, unless a ``..`` follows a link."""
+    """Return the absolute path, resolving links only if a ``..`` follows one."""
     try:
         found = os.path.abspath(path)
         if os.pardir in path.split(os.sep) and os.path.realpath(found) != os.path.realpath(path):
@@ -79,28 +79,28 @@ def is_carrying() -> bool:
 
 
 def typable(text: str) -> str:
-    """Return a text of ours with the options that this run was given in every command in it that takes them and has none of its own."""
+    """Return one of the program's texts, adding this run's options to each command that accepts and lacks them."""
     return _carried(text, _program.get(), _words.get()) if is_carrying() and PROGRAM in text else text
 
 
 def typable_in(text: str, store: Path) -> str:
-    """Return a text of ours whose commands name this store."""
+    """Return one of the program's texts, adding ``--store`` to its commands."""
     return _carried(text, PROGRAM, (("--store", shell_word(_absolute(str(store)))),)) if PROGRAM in text else text
 
 
 @lru_cache(maxsize=64)
 def _carried(text: str, program: str, words: tuple[tuple[str, str], ...]) -> str:
-    """Return a text with ``words`` in its commands; of texts that many records share it is kept."""
+    """Return a text with ``words`` added to its commands; cached, because many records have the same text."""
     return re.sub(_COMMAND, lambda found: _typed(found, program, words), text)
 
 
 def own_items(document: Mapping[str, Any]) -> dict[str, Any]:  # Any: JSON values
-    """Return a document of ours, its sentences made typable."""
+    """Return a document with ``typable`` applied to the program's own sentences in it."""
     return {key: _own(value) if key in OWN_TEXT else value for key, value in document.items()}
 
 
 def own_text(record: object, name: str) -> Any:  # Any: the field's own type
-    """Return the field ``name`` of a record, made typable where it holds sentences of ours."""
+    """Return the field ``name`` of a record, with ``typable`` applied if it has the program's own sentences."""
     value = getattr(record, name)
     return _own(value) if name in OWN_TEXT else value
 

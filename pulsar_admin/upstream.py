@@ -1,4 +1,4 @@
-"""Commands declared by upstream's own tree of commands (``pulsar_admin.upstream_list``): their options are rows of data, not code."""
+"""Declaring commands from upstream's own command tree (``pulsar_admin.upstream_list``), which has their options as data."""
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
@@ -82,7 +82,7 @@ def mirrored(
 
 
 def refusing(path: str, need: Need) -> options.Command:
-    """Return a command with upstream's options that only raises NeedsBroker with its reason.
+    """Return a command with upstream's options that only raises NeedsBroker, with the reason in ``need``.
 
     All options are optional texts, so that a missing one does not hide the reason.
     """
@@ -101,7 +101,7 @@ def refusing(path: str, need: Need) -> options.Command:
 
 
 def refusing_command(path: str, name: str) -> options.Command | None:
-    """Return a command that takes upstream's options and says why it is not answered, or None."""
+    """Return the ``refusing`` command for upstream's command ``name``; None if it does not need a broker."""
     names = (key for key, row in upstream_commands().items() if key.rpartition(" ")[0] == path)
     found = next(
         (key for key in names if name in (key[len(path) + 1 :], *upstream_commands()[key].get("aliases", ()))), ""
@@ -132,7 +132,7 @@ def _option(row: Json, helps: Mapping[str, str]) -> Decorator:
 
 
 def _default(row: Json) -> Any:
-    """Return an option's default; one that upstream converts stands in upstream's unit, here in milliseconds or bytes."""
+    """Return an option's default, converted from upstream's unit to milliseconds or bytes."""
     default, converter = row["default"], row.get("converter")
     if default is None or converter is None:
         return default

@@ -1,10 +1,11 @@
 """Upstream's own command tree, ``upstream.json``.
 
-The file is what picocli knows of ``org.apache.pulsar.admin.cli.PulsarAdminTool`` (4.0.8, the newest that Maven Central has;
-``python -m tests.live.upstream`` makes it): by command path its aliases, options and parameters; the path ``""`` has the
-options of the program. A type is Java's; an arity of 1 is left out. ``shell.json`` has ``bookkeeper shell`` and
-``pulsar-managed-ledger-admin`` in the same form, as the groups ``bookkeeper`` and ``managed-ledger``
-(``python -m tests.live.shell``). ``upstream-5.0.json`` has what the tool of 5.0.1 has and that of 4.0.8 has not, with "since".
+``python -m tests.live.upstream`` writes the file from picocli's model of
+``org.apache.pulsar.admin.cli.PulsarAdminTool`` (4.0.8, the newest on Maven Central): command path → aliases, options
+and parameters; the path ``""`` has the options of the program. Types are Java's; an arity of 1 is left out.
+``shell.json`` has ``bookkeeper shell`` and ``pulsar-managed-ledger-admin`` in the same form, as the groups
+``bookkeeper`` and ``managed-ledger`` (``python -m tests.live.shell``). ``upstream-5.0.json`` has the commands and
+options that 5.0.1 added to 4.0.8, with "since".
 """
 
 import functools
@@ -55,7 +56,7 @@ def check_options(command: str, options: Mapping[str, Any]) -> None:  # Any: wha
 
 
 def name_of(names: Sequence[str]) -> str:
-    """Return the keyword of an option: its longest name in snake case, ``global_`` for a word of Python's."""
+    """Return the keyword of an option: its longest name in snake case, with ``_`` added to a Python keyword (``global_``)."""
     longest = max((name for name in names if name.startswith("-")), key=len).lstrip("-")
     name = CAPITAL.sub("_", longest.replace("-", "_")).lower()
     return f"{name}_" if name in ("global", "from", "class", "type", "lambda") else name

@@ -1,8 +1,8 @@
-r"""All output passes through here: names come from data and must neither drive a terminal nor forge a line.
+r"""Cleaning all output: names come from data and must neither control a terminal nor forge a line.
 
-``clean_text`` is for one name, message or cell: no line break survives. ``clean_lines`` is the net below, for
-everything that goes to stdout and stderr: line breaks and tabs stay, so that text keeps its form. Both keep JSON valid
-and equal: their escape of a character, ``\u202e``, is JSON's own.
+``clean_text`` is for one name, message or cell and also escapes line breaks. ``clean_lines`` is applied to everything
+that goes to stdout and stderr and keeps line breaks and tabs. Both keep JSON valid and equal, as they escape a character
+as JSON does: ``\u202e``.
 """
 
 import os
@@ -35,7 +35,7 @@ _MARKS = r"""(?mx) ^
 
 
 def clean_document(document: Any) -> Any:  # Any: a result of any type, and the same type
-    """Return a document with every text in it cleaned, so that none adds a line."""
+    """Return a JSON document with ``clean_text`` applied to every text in it."""
     if isinstance(document, Enum):
         return document
     if isinstance(document, str):
@@ -68,7 +68,7 @@ def _json_escape(character: str) -> str:
 
 
 def painted(text: str) -> str:
-    """Return a text of several lines, cleaned, in the colors of a terminal; the words say the same without."""
+    """Return a text of several lines, cleaned and colored for a terminal; colors carry no information of their own."""
 
     def paint(found: re.Match[str]) -> str:
         tone, before = found.lastgroup or "", found["before"]
@@ -102,7 +102,7 @@ def wrapped(text: str, stream: TextIO | None = None) -> str:
 
 
 def _spaced(text: str) -> str:
-    """Return a text with one character a terminal column: each wide character is followed by one that no cleaned text has."""
+    """Return a text with one character per terminal column: after each wide character a filler that cleaned texts lack."""
     if text.isascii():
         return text
     from unicodedata import east_asian_width

@@ -1,4 +1,7 @@
-"""Beside the table of commands: why the commands that take no ``--spark`` need none. A test holds every command to one or the other."""
+"""The reasons why commands without ``--spark`` need none.
+
+A test checks that every command has the option or a reason.
+"""
 
 from fnmatch import fnmatchcase
 
@@ -103,13 +106,13 @@ _BULK = ("topics analyze-backlog", "topics subscriptions")
 
 
 def reason_without_spark(name: str) -> str | None:
-    """Return why a command takes no ``--spark``; None for one that is not in the table."""
+    """Return why a command has no ``--spark``; None for a command that is not in the table."""
     listed = (reason for reason, names in WITHOUT_SPARK.items() if any(fnmatchcase(name, part) for part in names))
     return next(listed, None) or _reason_of_upstreams(name)
 
 
 def _reason_of_upstreams(name: str) -> str | None:
-    """Return the reason of what upstream has and no row names: those are policies and other metadata."""
+    """Return the reason for an upstream command that the table does not name: it reads or changes metadata."""
     from pulsar_admin.suggest import READS, verbs_of
     from pulsar_admin.upstream_list import upstream_commands
 

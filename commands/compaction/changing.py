@@ -1,4 +1,4 @@
-"""``compaction run``, ``upgrade``, ``attach``: another compacted ledger in place of the one that a topic has, or has no more."""
+"""``compaction run``, ``upgrade`` and ``attach``: giving topics another compacted ledger."""
 
 from typing import Any
 
@@ -89,7 +89,7 @@ def attach(app: App, topic: TopicName, ledger: int) -> None:
 
 
 def compact_topics(app: App, selection: TopicSelection, command: str, **job: Any) -> None:  # Any: of CompactionJob
-    """Do what ``command`` does to the topics meant, a change each."""
+    """Run ``command`` (``compaction run`` or ``upgrade``) on the selected topics, as one change per topic."""
     from pulsar_admin.api.topics import Compactions
 
     with app.session.read() as txn:

@@ -1,4 +1,4 @@
-"""``compaction verify``: the compacted ledger against the log; ``compaction explain``: what became of the messages of one key."""
+"""``compaction verify`` compares compacted ledgers with topics; ``compaction explain`` shows what compaction does to a key."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def explain(app: App, selection: TopicSelection, key: str, rule: Rule) -> Iterat
 
 
 def _tell(app: App, name: TopicName, history: KeyHistory) -> None:
-    """Say on stderr what the rows do not: how far compaction came, and what may hide more of the key."""
+    """Print on stderr how far the topic is compacted, and how many entries may hide more messages of the key."""
     if history.horizon is None:
         app.note(f"{name} was never compacted")
     else:

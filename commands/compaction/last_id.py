@@ -1,4 +1,4 @@
-"""``compaction last-id``. Imports little: the answer is to come as fast as the interpreter starts."""
+"""``compaction last-id``. Imports little, so that it is about as fast as starting the interpreter."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``compaction status``, ``read`` and ``find-by-time``: what the compacted view holds."""
+"""``compaction status``, ``read`` and ``find-by-time``: reading the compacted view."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _status(app: App, topic: Topic) -> CompactionStatus:
 
 
 class ReadOptions(Struct, frozen=True):
-    """Which messages of the view, and how much of them to show."""
+    """The options of ``compaction read``: which messages of the view, and how much of them to show."""
 
     keys: tuple[str, ...]
     limit: int | None

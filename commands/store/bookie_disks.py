@@ -1,4 +1,4 @@
-"""``store salvage`` and ``store reclaim``: rebuild the index of a stopped bookie, cut its journals, free its entry logs."""
+"""``store salvage`` and ``store reclaim``: repairing the index and journals of a stopped bookie, and freeing its disks."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def salvage(
 
 
 def _render(result: SalvageReport) -> str:
-    """Return what a salvage found, and did or would do, as lines of text."""
+    """Return the result of a salvage, or what it would do, as lines of text."""
     lines = [f"bookie {result.bookie}"]
     for row in result.directories:
         lines += _directory_lines(row)
@@ -209,7 +209,7 @@ def reclaim(
 
 
 class _OtherFiles(NamedTuple):
-    """A row of the forecast's table that is no log of now."""
+    """A row of the forecast's table for files other than present entry logs."""
 
     path: Path
     frees_bytes: int
@@ -222,7 +222,7 @@ class _OtherFiles(NamedTuple):
 
 
 def _forecast_screen(plan: ReclaimPlan) -> Iterator[str | Table]:
-    """Yield what would be done as a table of logs, and the sums."""
+    """Yield the forecast as a table of logs, and the sums."""
     # The sum of the column is the space that becomes free, less that of the new logs and the index.
     others = [
         _OtherFiles(storage.storage.logs / f"({what})", size)
@@ -241,7 +241,7 @@ def _forecast_screen(plan: ReclaimPlan) -> Iterator[str | Table]:
 
 
 def render_result(result: ReclaimResult) -> str:
-    """Return what was done as lines of text."""
+    """Return the result of a reclaim as lines of text."""
     rows = [
         ("bookie", result.bookie),
         (

@@ -44,7 +44,7 @@ def check(app: App, deep: bool) -> Result:
 
 
 def _screen(found: Iterator[CheckRow], width: int) -> Iterator[str]:
-    """Yield a paragraph a finding, and what was looked at."""
+    """Yield a paragraph per finding, and a summary of what was checked."""
     for row in found:
         if row.severity == "summary":
             yield f"{folded_text(f'{row.where}: {row.message}', width)}\n"
@@ -54,7 +54,7 @@ def _screen(found: Iterator[CheckRow], width: int) -> Iterator[str]:
 
 
 def _of_tables(app: App) -> Iterator[CheckRow]:
-    """Check the files of exported tables against the SHA-256 and the rows of each that their list has."""
+    """Check the files of exported tables against the SHA-256 and number of rows in tables.json."""
     from pulsar_admin.store.tables.catalog import ExportedTables
     from pulsar_admin.store.tables.folder import Folder
     from pulsar_admin.store.tables.parquet import check_file, check_rows
@@ -79,7 +79,7 @@ def _of_tables(app: App) -> Iterator[CheckRow]:
 
 
 class CheckRow(Struct, frozen=True, kw_only=True):
-    """A finding, or what was looked at."""
+    """A finding, or the summary of what was checked."""
 
     severity: str
     code: str

@@ -100,7 +100,10 @@ def _exported(
     more: Sequence[str],
     steps: Sequence[str],
 ) -> str:
-    """Return what an export wrote, by topic, with totals, and what to do next. ``more``: what it wrote beside changed nodes."""
+    """Return the text about an export: nodes written, totals and by topic, and the next steps.
+
+    ``more``: what it wrote besides changed nodes.
+    """
     from collections import Counter
 
     from pulsar_admin.store.model.nodes import cursor_of_path
@@ -125,7 +128,7 @@ def next_lines(steps: Sequence[str], *, dry_run: bool) -> list[str]:
 
 
 def _counted(actions: Counter[str]) -> str:
-    """Return the nodes of each action: "2 created, 1 updated"."""
+    """Return the number of nodes of each action as text: "2 created, 1 updated"."""
     return ", ".join(f"{actions[action]:,} {action}d" for action in ("create", "update", "delete") if actions[action])
 
 

@@ -71,7 +71,7 @@ def _row(change: Change, steps: bool) -> dict[str, Any]:  # Any: JSON
 
 
 def _names(row: dict[str, Any], *keys: str) -> list[str]:  # Any: JSON
-    """Return what the reports of ``row`` name, each once: of every report the first of ``keys`` that it has."""
+    """Return the distinct names in the reports of ``row``: from each report the first of ``keys`` that it has."""
     names = (next((str(report[key]) for key in keys if report.get(key)), "") for report in row["reports"])
     return [*dict.fromkeys(name for name in names if name)]
 

@@ -1,4 +1,4 @@
-"""``store init``, ``import``, ``add``, ``refresh``, ``index`` and ``export bookie``: a store and the places that it is read from."""
+"""``store init``, ``import``, ``add``, ``refresh``, ``index`` and ``export bookie``: stores and their sources."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def standalone(
 def import_layout(
     app: App, layout: Layout, at: Moment | None, *, mode: Mode | None, verify: bool, index: bool
 ) -> Result:
-    """Import ``layout`` with the metadata as of ``at``, or with --dry-run show what that would read."""
+    """Import ``layout`` with the metadata as of ``at``; with --dry-run only show what would be read."""
     from pulsar_admin.api.transfers import import_parts, preview_parts
     from pulsar_admin.store.transfer.imports import way_back
 
@@ -173,7 +173,7 @@ def _rows_of_source(found: ImportPreview | ImportResult) -> list[tuple[str, str]
 
 
 def text_rows(rows: list[tuple[str, str]]) -> str:
-    """Return names and values as lines of text, in two columns."""
+    """Return (name, value) pairs as lines of text in two columns."""
     return "\n".join(f"{name:<20}{value}" for name, value in rows)
 
 

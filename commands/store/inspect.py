@@ -110,7 +110,7 @@ def _as_of_text(summary: StoreSummary) -> str:
 
 
 def _other_lines(found: Sequence[OtherLedger]) -> list[str]:
-    """Return the managed ledgers ``found``, the largest first, below a line that sums them up."""
+    """Return lines about managed ledgers that are no topics: their sum, then the largest ones."""
     if not found:
         return []
     largest = sorted(found, key=lambda one: -one.bytes)[:_OTHERS]
@@ -130,7 +130,7 @@ _OTHERS = 20
 
 
 def _aligned(count: int, noun: str, width: int) -> str:
-    """Return a count whose digits and noun stand in columns, ``width`` in all."""
+    """Return a count and its noun, padded to ``width`` columns so that digits and nouns of several lines align."""
     return f"{count:>{width - len(noun) - 2},} {plural(count, noun):<{len(noun) + 1}}"
 
 

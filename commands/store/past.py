@@ -1,4 +1,4 @@
-"""``store history`` and ``store diff``: what ZooKeeper's snapshots and transaction logs have of earlier metadata."""
+"""``store history`` and ``store diff``: earlier metadata, from ZooKeeper's snapshots and transaction logs."""
 
 from __future__ import annotations
 
@@ -98,8 +98,7 @@ def history(
 
 
 def servers_of(app: App, places: tuple[str, ...], chroot: str | None) -> tuple[ServerFiles, ...]:
-    """Return ZooKeeper's files of the store and at ``places``; without a store those at ``places`` alone. The cluster is the one at
-    ``chroot``."""
+    """Return ZooKeeper's files of the store, if there is one, and at ``places``, for the cluster at ``chroot``."""
     from pulsar_admin.store.history.servers import find_servers
     from pulsar_admin.store.sources.roots import parse_root
 

@@ -138,7 +138,7 @@ def _parts(
 
 
 def _preflight_screen(found: Preflight) -> Iterator[str | Table]:
-    """Yield the forecast's metadata, a table of the bookies, and lines about starts, reasons, logs, topics, ids and brokers."""
+    """Yield the forecast as text: the metadata used, a table of bookies, and lines about all other parts."""
     yield f"metadata: {found.metadata}: {counted(found.metadata_ledgers, 'ledger')}\n\n"
     if found.bookies:
         yield Table(found.bookies, _BOOKIES)
@@ -149,7 +149,7 @@ def _preflight_screen(found: Preflight) -> Iterator[str | Table]:
 
 
 def _start_lines(found: Preflight) -> list[str]:
-    """Return who starts and who does not, with what each start meets and the command that mends it."""
+    """Return lines that say which servers will start, with the faults of each and the command that mends a fault."""
     lines = []
     servers = () if found.zookeeper is None else (("ZooKeeper", found.zookeeper),)
     standalone = (("the standalone", found.rocksdb),) if found.rocksdb else ()

@@ -1,4 +1,4 @@
-"""``store export tables``: what the store knows as Parquet, for engines that know no store; ``store import tables``: back again."""
+"""``store export tables`` writes a store's data as Parquet for other engines; ``store import tables`` reads it back."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ def usage(app: App, by: str, why: bool) -> Result:
 
 
 def _folded(owners: Iterable[OwnerUsage]) -> list[OwnerUsage]:
-    """Return a row for each topic with all that it owns, the largest last; those of the system and the smaller ones are one each."""
+    """Return one row per topic, the largest last; all system topics are one row, and so are all smaller topics."""
     from pulsar_admin.store.names import parse_topic
     from pulsar_admin.store.reports.usage import OwnerUsage
 
@@ -94,7 +94,7 @@ def _folded(owners: Iterable[OwnerUsage]) -> list[OwnerUsage]:
 
     for one in owners:
         is_system = False
-        with suppress(InvalidValue):  # what no topic owns has a name in brackets
+        with suppress(InvalidValue):  # bytes without a topic have an owner's name in brackets
             is_system = parse_topic(one.owner).is_system
         add("(system topics)" if is_system else one.owner, one)
     largest = sorted(summed.values(), key=lambda one: one.bytes)
@@ -106,7 +106,7 @@ def _folded(owners: Iterable[OwnerUsage]) -> list[OwnerUsage]:
 
 
 def _file_column(files: tuple[FileUsage, ...]) -> Column:
-    """Return the column of paths from where they part: names alone of one directory, with their bookies of several."""
+    """Return the column of file paths without their common directories."""
     directories = (file.path.split("/")[:-1] for file in files)
     shared = sum(1 for _ in takewhile(lambda names: len(set(names)) == 1, zip(*directories, strict=False)))
     return Column("FILE", lambda row: "/".join(row.path.split("/")[shared:]))

@@ -1,4 +1,4 @@
-"""What the reading commands of topics share: one topic's answer as it is, several topics' as rows, problems counted."""
+"""Shared by reading commands of topics: one topic's answer as an object, several topics' answers as rows, counting problems."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ Scan = Callable[["EntryReader", Sequence[TopicName]], AbstractContextManager[obj
 
 
 class ChosenTopics:
-    """The topics meant on the command line. ``several``: asked for more than one, so that each gets a row, however many are there."""
+    """The topics selected on the command line. ``several``: show rows even if there is only one topic."""
 
     def __init__(self, names: tuple[TopicName, ...], several: bool) -> None:
         self.names = names
         self.several = several
 
     def each(self, app: App, work: Callable[[TopicName], Found]) -> Iterator[tuple[TopicName, Found]]:
-        """Yield (topic, its result of ``work``); if one of several topics fails it is reported, and the others continue."""
+        """Yield (topic, result of ``work``); if one of several topics fails, the error is reported and the others continue."""
         return app.each(self.names, lambda name: (name, work(name)))
 
 
 def selected(app: App, txn: Txn, selection: TopicSelection, *, broken: bool = True) -> tuple[TopicName, ...]:
-    """Return the topics meant by ``selection``, all or nothing; ``broken``: warns of broken ledgers. Raises TopicNotFound."""
+    """Return the selected topics, ``broken``: with warnings about broken ledgers; raises TopicNotFound if any is missing."""
     names = topics.select_topics(txn, selection)
     if broken:
         app.session.warn_of_broken(txn, names)
@@ -49,9 +49,9 @@ def selected(app: App, txn: Txn, selection: TopicSelection, *, broken: bool = Tr
 
 
 def choose(app: App, txn: Txn, selection: TopicSelection, *, broken: bool = True) -> ChosenTopics:
-    """Return the topics meant by ``selection``, partitioned ones as their partitions; ``broken``: warns of broken ledgers.
+    """Return the selected topics, with partitioned topics replaced by partitions; ``broken``: warn of broken ledgers.
 
-    Of several names one that does not exist is reported, and the others are answered; raises TopicNotFound when it is the only one.
+    A missing topic among several is reported and left out; a single one raises TopicNotFound.
     """
     if not selection.topics:
         return ChosenTopics(selected(app, txn, selection, broken=broken), True)
@@ -64,7 +64,7 @@ def choose(app: App, txn: Txn, selection: TopicSelection, *, broken: bool = True
 
 
 def choose_partitioned(app: App, txn: Txn, selection: TopicSelection) -> ChosenTopics:
-    """Return the partitioned topics meant by ``selection`` by their base names; raises TopicNotFound as ``choose``.
+    """Return the selected partitioned topics, without partition numbers; raises TopicNotFound as ``choose``.
 
     Warns of broken ledgers of their partitions.
     """
@@ -90,7 +90,7 @@ def _found(app: App, selection: TopicSelection, find: Callable[[TopicName], Foun
 def answer(
     app: App, selection: TopicSelection, work: Work, columns: Sequence[Column] = (), *, redact: bool = False
 ) -> Result:
-    """Return ``work``'s answer for the topic meant, in upstream's shape; for several topics rows with the topic in front."""
+    """Return the result of ``work`` for the selected topic in upstream's form, or rows with a TOPIC column for several."""
     with app.session.reader() as reader:
         chosen = choose(app, reader.txn, selection)
         answers = list(chosen.each(app, lambda name: work(app.topic(name))))
@@ -100,7 +100,7 @@ def answer(
 def answer_partitioned(
     app: App, selection: TopicSelection, work: Work, columns: Sequence[Column] = (), *, redact: bool = False
 ) -> Result:
-    """Return ``work``'s answer for the partitioned topic meant, as ``answer``."""
+    """Return ``answer`` for partitioned topics."""
     with app.session.read() as txn:
         chosen = choose_partitioned(app, txn, selection)
         answers = list(chosen.each(app, lambda name: work(app.topic(name))))
@@ -117,8 +117,10 @@ def answer_each(
     plain: Callable[[Any], str] | None = None,  # Any: an answer of WORK
     scan: Scan | None = None,
 ) -> Result:
-    """Return ``work``'s answer for each topic meant, all in one snapshot: an object (as a table: of the columns ``one``) with the text
-    ``plain`` where there is one topic, else rows of ``columns``. ``scan`` opens what ``work`` scans with."""
+    """Return the results of ``work`` for the selected topics, read in one snapshot, as ``one_or_rows``.
+
+    ``scan`` opens the engine and progress with which ``work`` scans.
+    """
     with app.session.reader() as reader:
         names = selected(app, reader.txn, selection)
         with nullcontext() if scan is None else scan(reader, names):
@@ -134,8 +136,10 @@ def one_or_rows(
     plain: Callable[[Any], str] | None,  # Any: a row
     alone: bool,
 ) -> Result:
-    """Return an object (as a table: of the columns ``one``) with the text ``plain`` where it stands ``alone``, else ``rows`` of
-    ``columns``."""
+    """Return ``rows`` as rows of ``columns``, or the only row as an object if ``alone``.
+
+    ``one``: the object's columns as a table; ``plain``: the function that renders it as text.
+    """
     if alone and rows:
         return Result(rows[0], columns=one, plain=plain)
     return Result(rows=rows, columns=columns)
@@ -143,7 +147,7 @@ def one_or_rows(
 
 @contextmanager
 def bulk_on(app: App, reader: EntryReader) -> Iterator[None]:
-    """Let what ``reader`` scans run on the engine that settings choose, should it come to a scan."""
+    """Let scans of ``reader`` in the block run on the engine that the settings choose."""
     with app.bulk() as engine, app.session.asked_of(reader.scanning_on(engine)):
         yield
 
@@ -151,9 +155,9 @@ def bulk_on(app: App, reader: EntryReader) -> Iterator[None]:
 def answers_of(
     answers: Sequence[tuple[TopicName, object]], columns: Sequence[Column], *, several: bool, redact: bool = False
 ) -> Result:
-    """Return ``answers``: one as it is, ``several`` (and CSV, which knows nothing else) as rows of ``columns``.
+    """Return (topic, answer) pairs as rows of ``columns`` if ``several`` or for CSV, otherwise the only answer as a value.
 
-    ``redact``: what ``store.model.redaction.redact_metadata`` leaves of them.
+    ``redact``: pass answers through ``store.model.redaction.redact_metadata``.
     """
     if redact:
         answers = [(name, redacted_json(value)) for name, value in answers]

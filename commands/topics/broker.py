@@ -1,4 +1,4 @@
-"""Which broker ``--rule broker`` asks."""
+"""The options that describe the broker for ``--rule broker``."""
 
 from datetime import timedelta
 

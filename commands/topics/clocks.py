@@ -1,4 +1,4 @@
-"""``topics skew`` and ``topics timeline``: what a topic's clocks say."""
+"""``topics skew`` and ``topics timeline``: the times of a topic's entries."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def timeline(
 
 
 def _usual(app: App, topics: Sequence[TopicName], start_ms: int | None, end_ms: int | None) -> tuple[int, int] | None:
-    """Return the range to plot: what was asked for, else where nearly all entries of the topics lie."""
+    """Return the range of times to plot: the requested one, by default the one that has nearly all entries."""
     from pulsar_admin.store.reports.timeline import usual_times
 
     times = app.session.ask_entries(usual_times, topics, check_clock(app.settings.clock))
@@ -155,11 +155,11 @@ def _usual(app: App, topics: Sequence[TopicName], start_ms: int | None, end_ms: 
     return (first, last) if first <= last else None
 
 
-_COLUMNS_MAX = 240  # of a plot; more buckets are drawn together
+_COLUMNS_MAX = 240  # columns of a plot; if there are more buckets, several share a column
 
 
 def _charts(found: Sequence[Timeline], usual: tuple[int, int] | None) -> list[Chart]:
-    """Return one chart of entries, one of messages where they differ, and one of bytes, over the usual range."""
+    """Return charts of entries, messages (unless equal to entries) and bytes over the range ``usual``."""
     from pulsar_admin.plot import Chart
 
     if usual is None or not found:
@@ -180,7 +180,7 @@ def _charts(found: Sequence[Timeline], usual: tuple[int, int] | None) -> list[Ch
 
 
 def _labels(times: list[int], width_ms: int) -> list[str]:
-    """Return short texts: the day where buckets are days, else the time of day, with the day when there are several."""
+    """Return short labels of times: the day for buckets of days, otherwise the time, with the day if there are several."""
     texts = [time_text(time_ms) for time_ms in times]
     if width_ms % 86_400_000 == 0:
         return [text[:10] for text in texts]

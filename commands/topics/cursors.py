@@ -1,4 +1,6 @@
-"""Cursors moved: ``topics skip``, ``clear-backlog``, ``create-subscription``, ``unsubscribe``, ``reset-cursor``, ``expire``."""
+"""Changing cursors: ``topics skip``, ``clear-backlog``, ``create-subscription``, ``unsubscribe``, ``reset-cursor``,
+``expire``.
+"""
 
 from __future__ import annotations
 
@@ -232,7 +234,8 @@ def reset_cursor(
 
 
 def _choose_place(app: App, options: Options) -> None:
-    """Leave one place in ``options``; raises InvalidValue. A position wins over a time: CmdTopics 4.0.8 looks at --time only without it."""
+    """Check that ``options`` name one target and drop --time beside a position, as CmdTopics 4.0.8 does; raises
+    InvalidValue."""
     given = [options[key] is not None for key in ("to", "shift_by", "like", "as_of")]
     given[0] |= options["time"] is not None
     if sum(given) > 1:
@@ -389,7 +392,7 @@ def _check(
     interval_ms: int | None,
     **how: object,
 ) -> None:
-    """Raise InvalidValue unless the options say one thing."""
+    """Raise InvalidValue for options of an expiry that exclude each other, or without a limit."""
     if before is not None and to is not None:
         raise InvalidValue("Can't expire message by time and by message position at the same time.")
     if by_ttl and (before is not None or to is not None):

@@ -1,4 +1,4 @@
-"""``topics find-by-time``: the question, its three rules, its proof."""
+"""``topics find-by-time``, with its three rules and the explanation of its answer."""
 
 from __future__ import annotations
 
@@ -96,8 +96,10 @@ def find_by_time(
 
 @contextmanager
 def _engine(app: App, reader: EntryReader, topics: Sequence[TopicName], *, by_broker: bool) -> Iterator[None]:
-    """Give ``reader`` the engine: event times are in no index, all others are, unless ledgers are not. ``by_broker``: by its clock
-    alone."""
+    """Let ``reader`` scan on the chosen engine in the block; event times always need a scan, others only without an index.
+
+    ``by_broker``: the broker's rule, which never uses event times.
+    """
     if app.settings.clock == EVENT and not by_broker:
         with app.scan(reader, scan_bytes(reader.txn, topics), "find-by-time", unused=FEW_MESSAGES):
             yield
@@ -107,7 +109,7 @@ def _engine(app: App, reader: EntryReader, topics: Sequence[TopicName], *, by_br
 
 
 def _placed(found: FoundEntry, *, in_batch: bool) -> FoundEntry:
-    """Return the answer with the place of the message in its batch, or of the entry alone: scans of messages find both."""
+    """Return the answer with its position as a message id (``in_batch``) or without the batch index."""
     position = found.position
     if position is None:
         return found
@@ -115,7 +117,7 @@ def _placed(found: FoundEntry, *, in_batch: bool) -> FoundEntry:
 
 
 def _tell(app: App, found: FoundEntry) -> None:
-    """Say on stderr what was scanned for an answer, and why nothing was found."""
+    """Print on stderr what was scanned for an answer, and why nothing was found."""
     name = found.topic
     if found.forgotten is not None:
         app.warn(f"{name}: a broker that loads it drops ledger {found.forgotten}: BookKeeper has no metadata for it")
@@ -129,7 +131,7 @@ def _tell(app: App, found: FoundEntry) -> None:
 
 
 def _render(found: FoundEntry) -> str:
-    """Return the proof as text."""
+    """Return the explanation of an answer as text."""
 
     def when(time_ms: int | None) -> str:
         return "-" if time_ms is None else time_text(time_ms)

@@ -204,7 +204,7 @@ def delete_partitioned(app: App, topic: TopicName, force: bool, delete_schema: b
 
 
 def _matching(app: App, expression: str) -> list[str]:
-    """Return the topics in the namespace of ``expression`` that it matches whole, as upstream's ``topics list`` names them."""
+    """Return the topics whose whole name matches the regular expression, among those of the namespace that it begins with."""
     base = parse_topic(expression)
     return [name for name in app.api.topics(str(base.namespace)) if re.fullmatch(str(base), name)]
 

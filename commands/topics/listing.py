@@ -1,4 +1,4 @@
-"""What there is: ``topics list``, ``describe``, ``subscriptions``, ``list-partitioned-topics`` and the metadata of partitions."""
+"""``topics list``, ``describe``, ``subscriptions``, ``list-partitioned-topics`` and ``get-partitioned-topic-metadata``."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _ttl_text(row: SubscriptionFacts) -> str | None:
 
 
 class _Part(Struct, frozen=True):
-    """Topics whose table rows another process may make: the requested columns, and how they are shown."""
+    """Topics whose table rows can be made in another process: the requested facts, and how cells are rendered."""
 
     names: tuple[TopicName, ...]
     asked: Asked
@@ -94,7 +94,7 @@ def _spool(now_ms: int, *, bare: bool) -> CellSpool:
 
 
 def _make_cells(reader: EntryReader, part: _Part) -> PackedCells | None:
-    """Return the cells of all subscriptions of ``part``, None where anything is to be told beside them."""
+    """Return the cells of all subscriptions of ``part``; None if there is a problem that the main process must report."""
     from pulsar_admin.broken import texts_of_broken
     from pulsar_admin.store.reports.subscriptions import iter_facts, prepare_facts
 
@@ -108,17 +108,17 @@ def _make_cells(reader: EntryReader, part: _Part) -> PackedCells | None:
                 doubtful = (one.topic for one in prepared.values() if not _is_whole(one))
                 if problems or any(texts_of_broken(reader.txn, topic) for topic in doubtful):
                     return None
-            except (StoreError, KeyError):  # who is not prepared is told of one by one
+            except (StoreError, KeyError):  # a topic that was not prepared: the main process reports its error
                 return None
         try:
             reader.txn.check_met()
-        except StoreError:  # an altered row, which this process cannot tell of
+        except StoreError:  # an altered row, which the main process reports
             return None
         return cells.packed()
 
 
 def _add_cells(app: App, reader: EntryReader, names: Sequence[TopicName], cells: CellSpool, *, quick: bool) -> None:
-    """Add the cells of all subscriptions of topics to ``cells``, of very many made in several processes."""
+    """Add the cells of all subscriptions of topics to ``cells``; for very many topics, several processes make them."""
     from pulsar_admin.store.facts.processes import Spread, others_that_pay
     from pulsar_admin.store.reports.subscriptions import Asked
 
@@ -141,7 +141,7 @@ def _add_cells(app: App, reader: EntryReader, names: Sequence[TopicName], cells:
 def _each_facts(
     app: App, reader: EntryReader, names: Sequence[TopicName], *, quick: bool
 ) -> Iterator[SubscriptionFacts]:
-    """Yield the facts of the subscriptions of topics, and warn of broken ledgers; of several topics they are read for a part at once."""
+    """Yield the facts of the subscriptions of topics, read for a group of topics at a time, and warn of broken ledgers."""
     from pulsar_admin.store.reports.subscriptions import Asked, iter_facts, prepare_facts
 
     asked = Asked.of(app.now_ms, quick=quick)
@@ -170,7 +170,7 @@ def _each_facts(
 
 
 def _is_whole(found: TopicFacts) -> bool:
-    """Whether nothing is to be told of a topic's ledgers, nor of others that it needs."""
+    """Whether no warning is needed about a topic's ledgers, its compaction, or the policy events of its namespace."""
     from pulsar_admin.store.model.broken_beside import find_lost_events
 
     with suppress(StoreError):
@@ -181,8 +181,10 @@ def _is_whole(found: TopicFacts) -> bool:
 
 
 def _read_bytes(reader: EntryReader, names: Sequence[TopicName]) -> int:
-    """Return how many bytes at most are read: each subscription's backlog by itself; of very many topics, which are read together, all
-    files, and tells the kernels to expect an entry of each ledger."""
+    """Return the most bytes that are read: a topic's bytes once per subscription, or those of all logs for very many topics.
+
+    In the latter case it also announces the number of index rows to the kernels' meter, which decides whether to compile.
+    """
     if len(names) >= _MANY:
         from pulsar_admin.store.kernels.compiled import METER
 
@@ -193,7 +195,7 @@ def _read_bytes(reader: EntryReader, names: Sequence[TopicName]) -> int:
 
 
 def show_subscriptions(app: App, selection: TopicSelection, *, quick: bool) -> Iterator[Shown]:
-    """Show what there is to know of the subscriptions meant by ``selection``, a row each."""
+    """Show the facts of all subscriptions of the selected topics, one row each."""
     columns = subscription_columns(app.now_ms)
     with _spool(app.now_ms, bare=not app.writes_table) as cells:
         facts: list[SubscriptionFacts] = []
@@ -284,7 +286,8 @@ _HASH_CELLS = 64
 
 
 def _layouts(found: Sequence[ScalableTopic]) -> Iterator[str | Table]:
-    """Yield a picture of each scalable topic, a line per epoch: its segments over the hashes, those that are active in double lines."""
+    """Yield a picture of each scalable topic: a line per epoch shows the hash ranges of its segments, active ones in
+    double lines."""
     for one in found:
         active = sum(segment.is_active for segment in one.segments)
         title = f"{one.topic}: epoch {one.epoch}, {counted(len(one.segments), 'segment')}, {active} active"

@@ -1,4 +1,4 @@
-"""``topics find-by-index``, and upstream's ``get-message-id`` and ``get-message-id-by-index``; ``commands.topics.find`` finds times."""
+"""``topics find-by-index``, and upstream's ``get-message-id`` and ``get-message-id-by-index``."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ def last_message_id(app: App, selection: TopicSelection) -> Result:
 
 
 class MessageOptions(Struct, frozen=True):
-    """How to show single messages."""
+    """The options for showing single messages."""
 
     value: bool
     redact: bool
@@ -118,7 +118,7 @@ def get_message_by_id(
 
 @contextmanager
 def _chosen(app: App, selection: TopicSelection, options: MessageOptions) -> Iterator[tuple[EntryReader, ChosenTopics]]:
-    """Choose the topics meant, and open what reads them with the private keys given."""
+    """Open a reader with the given private keys, and choose the selected topics."""
     with app.session.reader() as reader:
         open_with(reader, options.private_keys)
         yield reader, choose(app, reader.txn, selection)
@@ -162,7 +162,7 @@ def examine_messages(
 
 
 class _Style(Struct, frozen=True):
-    """Additional columns of messages: names if of ``several`` topics, and ``value``."""
+    """Additional columns of messages: the topic if there are ``several``, and the ``value``."""
 
     several: bool
     value: bool
@@ -170,7 +170,7 @@ class _Style(Struct, frozen=True):
 
 
 def _shown(found: Messages, style: _Style, *, one: bool = False) -> Generator[Shown, None, bool]:
-    """Yield messages as pulsar-admin prints them, or as rows; ``one``: as an object. Return whether there were any."""
+    """Yield messages as pulsar-admin prints them, or as rows, or (``one``) as an object; return whether there were any."""
     hide, seen = style.printing.redact, count()
 
     def rows() -> Iterator[object]:
@@ -199,7 +199,7 @@ _COMMITTED = "READ_COMMITTED"
 
 
 class PeekOptions(MessageOptions, frozen=True):
-    """How many, and what beside committed messages."""
+    """The options of ``peek-messages``: how many messages, and whether others than committed ones."""
 
     count: int
     markers: bool
@@ -257,7 +257,7 @@ _window = together(
 
 
 class ReadRequest(MessageOptions, frozen=True):
-    """Which messages of a part of a topic, and what of them."""
+    """The options of ``topics read``: which messages, and which of their columns."""
 
     limit: int | None
     payload: bool
@@ -326,7 +326,7 @@ _PROPERTY = ParsedType("property", _property, "NAME[=VALUE]")
 
 
 class SearchRequest(MessageOptions, frozen=True):
-    """A search: criteria, and the messages to show around each match."""
+    """The options of ``topics search``: the criteria, and the number of messages to show around each match."""
 
     keys: tuple[str, ...]
     key_prefix: str | None

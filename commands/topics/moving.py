@@ -1,4 +1,4 @@
-"""Files and stdin as commands read them."""
+"""Reading text from a file or stdin."""
 
 import sys
 from pathlib import Path
@@ -7,7 +7,7 @@ from pulsar_admin.store.errors import InvalidValue, reason_of
 
 
 def shown_path(path: Path) -> str:
-    """Return what messages call the file ``path`` that ``read_text`` reads."""
+    """Return the name of the file ``path`` for messages: ``-`` means stdin."""
     return "stdin" if str(path) == "-" else str(path)
 
 
@@ -17,7 +17,7 @@ def read_lines(path: Path) -> list[str]:
 
 
 def read_text(path: Path) -> str:
-    """Return the file ``path``, or stdin for ``-``; raises InvalidValue."""
+    """Return the text of the file ``path``, or of stdin for ``-``; raises InvalidValue."""
     try:
         return sys.stdin.read() if str(path) == "-" else path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:

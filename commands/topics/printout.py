@@ -1,4 +1,4 @@
-"""Messages as text, the way ``pulsar-admin`` prints them, the columns of their rows, and ``--value``: the same keys everywhere."""
+"""Rendering messages: as the text that ``pulsar-admin`` prints, or as rows, with decoded values for ``--value``."""
 
 from __future__ import annotations
 
@@ -70,21 +70,26 @@ FULL = tuple(
 
 
 def short_columns(*, several: bool, value: bool, seen: Sequence[Column] | None = None) -> tuple[Column, ...]:
-    """Return the columns of tables of messages; ``several`` topics have theirs in front, ``value`` comes last. ``seen``: for people,
-    with the columns of ``seen_columns``."""
+    """Return the columns of a table of messages: TOPIC first if ``several``, VALUE last if ``value``.
+
+    ``seen``: the ``seen_columns`` if the table is for people, which then ends with PAYLOAD.
+    """
     held = (Column("VALUE", "value"),) if value else ()
     columns = (*SHORT, *held) if seen is None else (*SHORT, *seen, _PAYLOAD)
     return (Column("TOPIC", "topic"), *columns) if several else columns
 
 
 def is_read(app: App, options: Hiding) -> bool:
-    """Whether people read the answer, and the messages are not hidden from them."""
+    """Whether the answer goes to a terminal and is not redacted."""
     return app.in_terminal and not options.redact
 
 
 def seen_columns(reader: EntryReader, names: Sequence[TopicName], *, value: bool) -> tuple[Column, ...]:
-    """Return what people see of the values of topics: a column for each field of the records of their one schema, else one in words;
-    none of a topic without a schema, unless ``value``."""
+    """Return the columns for decoded values in a terminal.
+
+    A column per field if all topics have one record schema, otherwise one column with the value as words. () for a
+    topic without a schema, unless ``value``.
+    """
     from pulsar_admin.store.model.schemas import read_schemas, record_fields
 
     of_one = {name.schema_path: name for name in names[:1] if len({name.schema_path for name in names}) == 1}
@@ -119,7 +124,7 @@ def _beginning(text: str) -> str:
 
 
 def _payload_text(row: MessageRow) -> str:
-    """Return the beginning of a payload (base64 in the row) that is text, "" where a value is seen."""
+    """Return the beginning of a row's payload as ``text_of``, "" if the row has a decoded value."""
     return "" if row.value is not None else text_of(b64decode(row.payload or ""))
 
 
@@ -137,7 +142,7 @@ _PAYLOAD = Column("PAYLOAD", _payload_text, "prose", sparse=True)
 def message_columns(
     *, payload: bool, value: bool, markers: bool = False, seen: Sequence[Column] | None = None
 ) -> tuple[str, ...]:
-    """Return the columns of the Python interface that options name, and those that the columns ``seen`` show."""
+    """Return the message columns to read: the default ones, those that options name, and those that ``seen`` shows."""
     asked = {"payload": payload or seen is not None, "value": value or bool(seen), "marker_type": markers}
     return (*COLUMNS, *(name for name, is_asked in asked.items() if is_asked))
 
@@ -145,8 +150,7 @@ def message_columns(
 def messages_result(
     found: Messages, *, several: bool, value: bool, hide: bool, seen: Sequence[Column] | None
 ) -> Result:
-    """Return the messages ``found`` as rows, those of ``several`` topics, with their VALUEs; ``hide``: redacted; ``seen``: as
-    ``short_columns`` has it."""
+    """Return messages as rows, redacted with ``hide``; the other parameters are those of ``short_columns``."""
     rows = map(redacted, found.json_rows()) if hide else found.json_rows()
     screen = None if hide else lambda _: found.json_lines()  # as text, not as rows
     columns = short_columns(several=several, value=value, seen=seen)
@@ -154,16 +158,16 @@ def messages_result(
 
 
 class Hiding(Protocol):
-    """Options with ``--redact``."""
+    """Options of a command that has ``--redact``."""
 
     @property
     def redact(self) -> bool: ...
 
 
 class Printing(Struct, frozen=True):
-    """How to print messages: ``iso`` times in place of milliseconds; ``redelivery`` adds the count that only ``get-message-by-id``
-    shows, ``markers`` the type of a server's marker; ``redact`` shows SHA-256 and length of property values and payload. ``reads``: with
-    what people read of it.
+    """How to print messages: ``iso`` times instead of milliseconds; ``redelivery`` adds the count that only
+    ``get-message-by-id`` shows, ``markers`` the type of a server's marker; ``redact`` shows SHA-256 and length of
+    property values and payload; ``reads`` adds ``seen_line``.
     """
 
     iso: bool = False
@@ -174,7 +178,7 @@ class Printing(Struct, frozen=True):
 
 
 def render_message(message: Message, printing: Printing) -> str:
-    """Return ``message`` as pulsar-admin prints it: its fields, its properties and a hex dump of its payload."""
+    """Return a message as pulsar-admin prints it: its fields, its properties and a hex dump of its payload."""
     return "".join(line + "\n" for line in _lines(message, printing))
 
 
@@ -240,7 +244,7 @@ def open_with(reader: EntryReader, paths: Sequence[Path]) -> None:
 
 
 def seen_line(message: Message, decoded: Decoded | None) -> str:
-    """Return what people read of a message below its hex dump: its value, else its payload where that is text; maybe nothing."""
+    """Return the line below a message's hex dump with its decoded value, or its payload if that is text; may be ""."""
     if decoded is not None and decoded.value is not None:
         return value_line(decoded)
     text = text_of(bytes(message.payload))
@@ -248,7 +252,7 @@ def seen_line(message: Message, decoded: Decoded | None) -> str:
 
 
 def value_line(decoded: Decoded | None, *, redacted: bool = False) -> str:
-    """Return the line about a value that stands below a message printed as text; empty where values are not wanted."""
+    """Return the line with the value below a message printed as text; "" if values are not requested."""
     if decoded is None:
         return ""
     value, error = decoded

@@ -1,4 +1,4 @@
-"""Properties of topics and subscriptions, whether clusters share a subscription, and permissions, spelled as upstream does."""
+"""Properties of topics and subscriptions, replicated subscriptions, and permissions, with upstream's command names."""
 
 from typing import Any
 

@@ -93,7 +93,7 @@ _OF_SUBSCRIPTION = (
 
 
 def _in_words(result: Result) -> Result:
-    """Return an answer with a screen that leaves out zeros and has a row for each subscription, if it is of one topic."""
+    """Return ``result`` with a screen without zeros and a row per subscription, if it is the answer for one topic."""
     if result.value is None:
         return result
 
@@ -138,7 +138,7 @@ def partitioned_stats(
 
 
 def _time_ms(text: str) -> int:
-    """Return the time of upstream's text, which has as many digits of a second as are not 0."""
+    """Return the epoch ms of upstream's time text, which omits trailing zeros of the fraction of a second."""
     from pulsar_admin.store.timespec import parse_time
 
     return parse_time(text, now_ms=0)
@@ -221,7 +221,7 @@ def info_internal(app: App, selection: TopicSelection, explained: bool) -> Resul
 
 
 def _by_gson(found: Result) -> Result:
-    """Return ``found`` as upstream writes it, which prints this command's answer by Gson and every other's by Jackson."""
+    """Return the answer in Gson's format, which upstream uses for this command instead of Jackson's."""
     return replace(found, screen=lambda _: [dump_gson(found.value) + "\n"], texts=(None,))
 
 

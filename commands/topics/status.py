@@ -1,4 +1,4 @@
-"""``topics bundle-range``, ``compact``, ``compaction-status`` and ``offload-status``, spelled as upstream spells them."""
+"""Upstream's ``topics bundle-range``, ``compact``, ``compaction-status`` and ``offload-status``."""
 
 from pulsar_admin.commands.compaction.changing import compact_topics
 from pulsar_admin.context import App, Printed, Shown

@@ -1,4 +1,4 @@
-"""``topics why``: sentences that say why subscriptions stand where they do, each with the command to type next."""
+"""``topics why``: sentences that explain the position of subscriptions, each with a command to run next."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def why(app: App, selection: TopicSelection, subscription: str | None, disk: boo
 
 
 def note_unseen_disks(app: App) -> None:
-    """Say which bookies' disks are in no number, as they are not imported."""
+    """Print a note about bookies whose disks are not counted because they were not imported."""
     from pulsar_admin.store.model.coverage import find_absent_bookies
 
     with app.session.read() as txn:
@@ -132,7 +132,7 @@ def note_unseen_disks(app: App) -> None:
 
 
 def disk_result(app: App, selection: TopicSelection | None) -> Result:
-    """Return why the bytes of the topics of ``selection`` (None: of the whole store) stay, of the largest reasons as many as --top says."""
+    """Return the reasons why bytes of the selected topics (None: of the whole store) stay on disk; --top limits the rows."""
     note_unseen_disks(app)
     top = app.take_top()
     shown = _TOP if top is None and selection is None else top
@@ -161,7 +161,7 @@ def _disk_screen(found: WhyBytes, width: int) -> Iterator[str | Table]:
 
 
 def _text(head: str, reasons: Sequence[Reason], width: int) -> str:
-    """Return ``head`` and ``reasons`` as text, sentences folded; commands are not, so that they can be pasted."""
+    """Return ``head`` and ``reasons`` as text; sentences are folded, commands are not, so that they can be pasted."""
     lines = [clean_text(head)]
     for reason in reasons:
         lines += ["", folded_text(reason.sentence, width, hang="")]

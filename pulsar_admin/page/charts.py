@@ -1,6 +1,7 @@
-"""Geometry of strips, bars, shares and the treemap. Strips, bars and shares stretch to any width, so all text stands beside them in HTML.
+"""Geometry of strips, bars, shares and the treemap. All but the treemap stretch to any width, so their texts are in HTML.
 
-The treemap shows who fills the disk: tenant, namespace, topic as nested rectangles whose areas are bytes (squarified, Bruls et al. 2000).
+The treemap shows disk usage: tenants, namespaces and topics are nested rectangles whose areas are bytes (squarified,
+Bruls et al. 2000).
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _LABEL_WIDTH, _LABEL_HEIGHT = 34, 16
 
 
 class Box(NamedTuple):
-    """A rectangle of the picture."""
+    """A rectangle in a picture."""
 
     x: float
     y: float
@@ -119,7 +120,7 @@ def _tile(share: Share, box: Box) -> Group | None:
 
 
 def _label(name: str, box: Box, kind: str) -> list[tuple[float, float, str, str]]:
-    """Return as much of a name as fits at the top of a box; empty if nothing fits."""
+    """Return the text element (x, y, class, text) with as much of a name as fits at the top of a box; [] if nothing fits."""
     room = int((box.width - 8) / _CHARACTER)
     if box.width < _LABEL_WIDTH or box.height < _LABEL_HEIGHT:
         return []
@@ -135,7 +136,7 @@ def _bytes(shares: Sequence[Share]) -> int:
 
 
 def fold(shares: Sequence[Share]) -> list[Share]:
-    """Return shares with all but the ``TILES`` largest merged by namespace, and with those of namespaces beyond ``GROUPS`` merged."""
+    """Return shares with all but the ``TILES`` largest merged by namespace, and namespaces beyond ``GROUPS`` merged."""
     sizes: dict[tuple[str, str], int] = defaultdict(int)
     for share in shares:
         sizes[share.tenant, share.namespace] += share.size_bytes
@@ -184,7 +185,7 @@ class Rect(NamedTuple):
 
 
 class Group(NamedTuple):
-    """Rectangles, and texts (x, y, class, text) over them, that have a title together."""
+    """Rectangles and the texts (x, y, class, text) over them, with one title."""
 
     title: str
     rects: Sequence[Rect]
@@ -193,13 +194,14 @@ class Group(NamedTuple):
 
 
 def blocks(state: str, x: float = 0, y: float = 0, width: float = 22, height: float = 14) -> list[Rect]:
-    """Return a rectangle in the colour and hatching of a state, by default one of the legend."""
+    """Return rectangles in the colour and hatching of a state; the default size is that of the legend."""
     over = [Rect(x, y, width, height, "over", f"url(#hatch-{state})")] if state in HATCHINGS else []
     return [Rect(x, y, width, height, f"state {state}"), *over]
 
 
 def strip_parts(value: Strip) -> Iterator[Group]:
-    """Yield a strip's parts: cells in one state joined, others stacked by how many entries are in each state."""
+    """Yield a strip's parts: neighbouring cells of one state joined; mixed cells stacked by the number of entries per
+    state."""
     at = 0
     for state, group in groupby(value.cells, key=_only_state):
         cells = list(group)
@@ -219,18 +221,18 @@ def strip_parts(value: Strip) -> Iterator[Group]:
 
 
 def _only_state(cell: Cell) -> str | None:
-    """Return the state of all entries of a cell, None if there are several."""
+    """Return the state of all entries of a cell, None if they differ."""
     return next((state for state, count in zip(STATES, cell.counts, strict=True) if count == cell.entries), None)
 
 
 def strip_label(value: Strip) -> str:
-    """Return a description of a strip in words."""
+    """Return a description of a strip as text."""
     spoken = "; ".join(f"{value.count(state):,} {STATE_NAMES[state]}" for state in STATES if value.count(state))
     return f"{value.entries:,} entries: {spoken}"
 
 
 def ledger_marks(value: Strip) -> str:
-    """Return the path below a strip with a mark at each ledger's start."""
+    """Return the SVG path below a strip that marks each ledger's start."""
     marks = value.ledger_starts if len(value.ledger_starts) <= _LEDGERS_MAX else ()
     path = "".join(f"M{rank * WIDTH / value.entries:.1f} {_STRIP_HEIGHT}v5" for rank in marks)
     return f"M0 {_STRIP_HEIGHT + 0.5}H{WIDTH}{path}"
@@ -245,7 +247,7 @@ def shares(parts: Sequence[tuple[str, int]]) -> Iterator[tuple[float, float, str
 
 
 class Bars(Struct, frozen=True):
-    """Values in buckets of time, all of them, empty ones too."""
+    """Values in consecutive buckets of time, including empty ones."""
 
     start_ms: int
     width_ms: int

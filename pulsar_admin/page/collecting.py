@@ -1,7 +1,7 @@
-"""Collecting the page's data in one pass over the topics with bounded memory; entries of few topics are read.
+"""Collecting the page's data in one pass over the topics, in bounded memory; entries are read for a few topics only.
 
-What the page leaves out is counted: topics beyond ``Limits.topics``, subscriptions beyond ``Limits.strips``, traffic
-of all but the largest topics.
+Data that the page leaves out is counted: topics beyond ``Limits.topics``, subscriptions beyond ``Limits.strips``,
+traffic of all but the largest topics.
 """
 
 from collections import Counter, defaultdict
@@ -34,7 +34,7 @@ _SIZE_BITS = 64  # topics with findings come before all others
 
 
 class Limits(Struct, frozen=True):
-    """How much is shown. ``scanned``: entries of backlogs that are read for their delays."""
+    """The most items to show. ``scanned``: the most backlog entries to read for delayed messages."""
 
     topics: int = 10_000
     strips: int = 40
@@ -44,7 +44,7 @@ class Limits(Struct, frozen=True):
 
 
 class _Found(Struct):
-    """A topic that may be shown. ``oldest``: the first unacknowledged entry of the subscription with the largest backlog."""
+    """A topic that may be shown. ``oldest``: the first backlog entry of the subscription with the largest backlog."""
 
     row: TopicRow
     oldest: Position | None
@@ -52,13 +52,13 @@ class _Found(Struct):
 
     @property
     def sums(self) -> Rest:
-        """What it adds to sums over topics."""
+        """The topic's contribution to sums over topics."""
         row = self.row
         return Rest(1, row.entries, row.size_bytes, self.done_bytes, row.backlog_entries)
 
 
 class _Waits(Struct, frozen=True):
-    """A subscription and the due times of what waits for it."""
+    """A subscription and the due times of its delayed messages."""
 
     topic: str
     subscription: str
@@ -143,7 +143,7 @@ def collect_page(
     limits: Limits | None = None,
     advance: Callable[[int], None] = lambda count: None,
 ) -> Page:
-    """Return the page's data; unreadable parts are listed in it. ``advance`` is told the number of topics done."""
+    """Return the page's data, with a list of parts that could not be read; ``advance`` is called for each topic."""
     findings = tuple(findings)
     collector = _Collector(reader, now_ms, limits or Limits(), Counter(map(_topic_of, findings)))
     collector.add_all(advance)
@@ -181,7 +181,7 @@ def collect_page(
 
 
 def _topic_of(finding: Finding) -> str:
-    """Return the topic whose table row counts a finding, empty for none."""
+    """Return the topic that a finding is about, "" if it is about none."""
     named = finding.evidence.get("topic")
     if isinstance(named, str):
         return named

@@ -1,4 +1,4 @@
-"""The page as bytes: one file from a template, whose policy lets nothing else load or run.
+"""Rendering the page as one HTML file, whose content security policy lets nothing else load or run.
 
 Every text is escaped as markup, with invisible characters shown (``_shown``); long names are cut (``clipped``).
 """
@@ -63,7 +63,7 @@ def left_out(rest: Rest, noun: str) -> str:
 
 
 def grouped(findings: Sequence[Finding]) -> tuple[list[list[Numbered]], Counter[tuple[Severity, str]]]:
-    """Return the findings as they are given, those of a code together; beyond ``FINDINGS_SHOWN`` their number by severity and code."""
+    """Return the first ``FINDINGS_SHOWN`` findings, grouped by code, and the number of the others by severity and code."""
     shown = enumerate(findings[:FINDINGS_SHOWN], 1)
     groups = groupby(shown, key=lambda item: (item[1].severity, item[1].code))
     rest = Counter((finding.severity, finding.code) for finding in findings[FINDINGS_SHOWN:])
@@ -71,23 +71,26 @@ def grouped(findings: Sequence[Finding]) -> tuple[list[list[Numbered]], Counter[
 
 
 def headline(group: Sequence[Numbered], rules: Mapping[str, Rule[Any]]) -> str:
-    """Return what several findings of one code say together."""
+    """Return the headline of several findings of one code."""
     code = group[0][1].code
     return f"{rules[code].title if code in rules else code}: {len(group):,} times"
 
 
 def sentence(text: str) -> str:
-    """Return a text that begins with a capital, unless its first word is a name."""
+    """Return a text with a capital at its beginning, unless its first word is a name."""
     return text[:1].upper() + text[1:] if text.partition(" ")[0].isalpha() else text
 
 
 def split_code(text: str) -> list[str]:
-    """Return a text's pieces; the second, fourth … stood between backticks."""
+    """Return a text split at backticks: the second, fourth … piece is code."""
     return clipped(text, _TEXT_MAX).split("`")
 
 
 def evidence(finding: Finding) -> tuple[list[tuple[str, str]], int]:
-    """Return names and numbers, each with its key in words; nothing that stands beside them already; and how many more there are."""
+    """Return a finding's evidence as (key in words, value as text), and the number of items that are not shown.
+
+    Leaves out empty values and those equal to ``finding.where``.
+    """
     said: tuple[object, ...] = (None, "", [], (), finding.where)
     found = [(key, value) for key, value in finding.evidence.items() if value not in said]
     shown = [
@@ -107,7 +110,7 @@ def _value(key: str, value: object) -> str:
 
 
 def at_stake(group: Sequence[Numbered]) -> str:
-    """Return what a group of findings puts at stake; empty if unknown or nothing."""
+    """Return the messages and bytes at stake in a group of findings as text, "" if none are known."""
     messages = sum(finding.at_stake_messages for _, finding in group)
     size = sum(finding.at_stake_bytes for _, finding in group)
     parts = [counted(messages, "message") if messages else "", size_text(size) if size else ""]
@@ -127,7 +130,7 @@ class Logs(NamedTuple):
 
 
 def logs(value: DiskTotals) -> Logs:
-    """Return what the entry logs hold."""
+    """Return the live, dead and other bytes of the entry logs."""
     parts = (
         ("live", "live", value.live_bytes),
         ("dead", "dead: of ledgers without metadata", value.dead_bytes),
@@ -140,7 +143,7 @@ def logs(value: DiskTotals) -> Logs:
 
 
 def namespaces(rows: Iterable[Share]) -> Iterator[tuple[str, int, int, int]]:
-    """Yield the largest namespaces, and all others together: name, bytes, bytes that no subscription needs, topics."""
+    """Yield (name, bytes, bytes that no subscription needs, topics) of the largest namespaces, then of all others together."""
     groups: dict[str, list[Share]] = defaultdict(list)
     for share in rows:
         groups[f"{share.tenant}/{share.namespace}"].append(share)
@@ -166,7 +169,7 @@ class Figure(NamedTuple):
 
 
 def figure(line: Timeline) -> Figure:
-    """Return what arrived when; no charts where nothing has a time."""
+    """Return the charts of a topic's messages and bytes over time; without charts if no entry has a time."""
     notes = [
         (line.entries_outside, "outside this time"),
         (line.entries_without_time, "without a time"),
@@ -192,18 +195,18 @@ def figure(line: Timeline) -> Figure:
 
 
 def _width_of(line: Timeline) -> int:
-    """Return the width of a bar: the timeline's, or a multiple so that there are not more than ``_BARS_MAX``."""
+    """Return the width of a bar in ms: the timeline's bucket, or a multiple of it for at most ``_BARS_MAX`` bars."""
     buckets = (line.buckets[-1].time_ms - line.buckets[0].time_ms) // line.bucket_ms + 1
     return line.bucket_ms * -(-buckets // _BARS_MAX)
 
 
 def due_bars(value: Due) -> Bars:
-    """Return what waits, by due time."""
+    """Return the chart of delayed entries by due time."""
     return Bars(value.start_ms, value.width_ms, value.counts, "entries")
 
 
 def time_ends(chart: Bars) -> Iterator[str]:
-    """Yield a chart's start, middle and end time."""
+    """Yield a chart's start, middle and end time as text."""
     end_ms = chart.start_ms + chart.width_ms * len(chart.counts)
     for time_ms in (chart.start_ms, (chart.start_ms + end_ms) // 2, end_ms):
         yield time_text(time_ms)[:19].replace("T", " ")
@@ -213,7 +216,7 @@ def time_ends(chart: Bars) -> Iterator[str]:
 
 
 def data(page: Page) -> dict[str, object]:
-    """Return the rows of topics column by column, namespaces and names of subscriptions once each."""
+    """Return the table of topics by columns; namespaces and subscription names are lists that columns refer to by index."""
     spaces = list(dict.fromkeys(clipped(row.namespace) for row in page.topics))
     worst = list(dict.fromkeys(clipped(row.worst, 60) for row in page.topics))
     space_of = {name: index for index, name in enumerate(spaces)}
@@ -246,7 +249,7 @@ LIGHT, DARK = _PALETTES["light"], _PALETTES["dark"]
 
 
 def style_of_palettes() -> str:
-    """Return both palettes as variables of CSS: what the system prefers, unless the switch says otherwise, and light on paper."""
+    """Return the CSS variables of both palettes: by the system's preference or the page's switch, and light for printing."""
     light, dark = _variables(LIGHT, "light"), _variables(DARK, "dark")
     return (
         f":root{{{light}}}\n"
@@ -320,7 +323,7 @@ def _environment() -> Environment:
 
 
 def _shown(value: object) -> object:
-    """Return a value as text with invisible characters shown, before escaping; markup stays unchanged."""
+    """Return a value as text with invisible characters made visible, before it is escaped; safe markup stays unchanged."""
     if isinstance(value, Markup):
         return value
     if isinstance(value, float):
@@ -329,7 +332,7 @@ def _shown(value: object) -> object:
 
 
 def check_new(path: Path) -> None:
-    """Raise AlreadyExists or NotFound if ``write_page`` could not write a file: to be asked before long work."""
+    """Raise AlreadyExists or NotFound if ``write_page`` could not write the file; called before long work."""
     if os.path.lexists(path):
         raise_write_error(OSError(errno.EEXIST, os.strerror(errno.EEXIST)), path)
     if not path.parent.is_dir():

@@ -1,4 +1,4 @@
-"""Texts of the page: how long ago, as people say it, and names cut to a length."""
+"""Texts of the page: ages, and names cut to a length."""
 
 from pulsar_admin.visible import clean_text
 

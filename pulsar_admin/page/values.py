@@ -1,4 +1,4 @@
-"""What the page shows, as plain values; ``pulsar_admin.page.collecting`` makes them of a store."""
+"""The data of the page as plain values, which ``pulsar_admin.page.collecting`` reads from a store."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ class Fact(Struct, frozen=True):
 
 
 class Share(Struct, frozen=True):
-    """Storage of one topic, or of several together, as brokers count it (one copy); no subscription needs ``done_bytes``."""
+    """Storage of one topic, or of several together, as brokers count it (one copy).
+
+    ``done_bytes``: needed by no subscription.
+    """
 
     tenant: str
     namespace: str
@@ -36,14 +39,15 @@ class Share(Struct, frozen=True):
 
 
 class Standing(Struct, frozen=True):
-    """Where a subscription stands; ``oldest_ms``: when its first unacknowledged entry was published, None if unknown."""
+    """A subscription's backlog as a strip; ``oldest_ms``: publish time of its first unacknowledged entry, None if unknown."""
 
     strip: Strip
     oldest_ms: int | None = None
 
 
 class Due(Struct, frozen=True):
-    """Entries of one subscription that wait, by due time: ``counts[i]`` from ``start_ms + i * width_ms`` on, ``first_ms`` the first."""
+    """Delayed entries of a subscription by due time: ``counts[i]`` from ``start_ms + i * width_ms`` on; ``first_ms``:
+    the earliest."""
 
     topic: str
     subscription: str  # empty, as the topic: of all subscriptions together
@@ -54,12 +58,12 @@ class Due(Struct, frozen=True):
 
     @property
     def entries(self) -> int:
-        """How many wait."""
+        """The number of delayed entries."""
         return sum(self.counts)
 
 
 class TopicRow(Struct, frozen=True):
-    """One line of the table of topics. ``backlog_entries``: of the subscription that has most, ``worst`` by name."""
+    """A row of the table of topics. ``backlog_entries``: the largest backlog, of the subscription ``worst``."""
 
     namespace: str
     name: str
@@ -74,7 +78,7 @@ class TopicRow(Struct, frozen=True):
 
 
 class Rest(Struct, frozen=True):
-    """What was left out of a list, in numbers."""
+    """Sums over the items that are left out of a list."""
 
     count: int = 0
     entries: int = 0
