@@ -1,4 +1,4 @@
-"""Cursors: the position and backlog of a subscription in one topic; in several topics as one, where a plan moves all or none."""
+"""Cursors: position and backlog of a subscription in one topic, or in several, which a plan moves all or none."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class Cursors(Planner):
                 yield from ((str(topic.name), state) for state in past.states(reader, topic, self._name))
 
     def properties(self) -> Mapping[str, str]:
-        """Return the properties of the subscription, of several topics together."""
+        """Return the properties of the subscription, merged over several topics."""
         properties: dict[str, str] = {}
         with self._session.reader() as reader:
             for _, cursor in self._cursors(reader):
@@ -100,7 +100,7 @@ class Cursors(Planner):
         return properties
 
     def replicated(self) -> Mapping[str, bool]:
-        """Return by topic whether clusters share the position."""
+        """Return topic → whether the position is replicated between clusters."""
         with self._session.reader() as reader:
             return {str(topic.name): model.is_replicated(cursor) for topic, cursor in self._cursors(reader)}
 
@@ -290,7 +290,7 @@ class Cursors(Planner):
         *given: *Given,
         is_replaced: bool = False,
     ) -> Plan:
-        """Return the plan that ``make`` makes of the selected cursors."""
+        """Return the plan that ``make`` returns for the selected cursors."""
         with self._session.reader() as reader:
             cursors = self._cursors(reader, is_replaced=is_replaced)
             return plan_of(make(reader, *given, cursors, self._session.clock_ms), reader.txn)
@@ -317,7 +317,7 @@ class Cursors(Planner):
 def broker_of(
     session: Session, version: broker_setup.BrokerVersion | None, max_clock_skew: Duration, now_ms: int
 ) -> broker_setup.BrokerSetup:
-    """Return the live broker that is meant, by the arguments of ``Cursors.reset``; raises InvalidValue."""
+    """Return the broker that the arguments of ``Cursors.reset`` describe; raises InvalidValue."""
     return broker_setup.BrokerSetup(
         session.ask(broker_setup.version_of, version), arguments.duration_ms(max_clock_skew), now_ms
     )
@@ -354,7 +354,7 @@ class Cursor(Cursors):
     # -- reading ------------------------------------------------------------------------------------------------------
 
     def state(self) -> model.CursorPlace:
-        """Return its position; also raises TopicNotFound for a partitioned topic: ask its partitions."""
+        """Return the cursor's position; also raises TopicNotFound for a partitioned topic, whose partitions have positions."""
         topic, cursor = self._session.ask_entries(model.read_topic_cursor, self._topic, self._name)
         if cursor.skipped_entries:
             what = counted(cursor.skipped_entries, "entry")
@@ -416,5 +416,5 @@ class Cursor(Cursors):
         return api_pending.Nacks(self._session, self._topic, self._name)
 
     def transactions(self) -> api_pending.CursorTransactions:
-        """Return what the log of the subscription says of transactions that acknowledged on it."""
+        """Return the transactions that acknowledged on the subscription, from its pending-ack log."""
         return api_pending.CursorTransactions(self._session, self._topic, self._name)

@@ -78,7 +78,7 @@ def diff(
     passing: bool = False,
     chroot: str | None = None,
 ) -> tuple[differences.Changed, ...]:
-    """Return what differs between two moments (``until`` None: now), by topic, in words and ``nodes``, as ``Store.diff`` does.
+    """Return the differences between two moments (``until`` None: now), by topic, in words and ``nodes``, as ``Store.diff``.
 
     ``zookeeper``, ``chroot`` and moments are those of ``history``. Subscriptions are compared as far as the metadata has their positions.
     Missing files give a PartialData warning. Raises SourceNotFound, NothingMatches, InvalidValue, MetadataCorrupt.

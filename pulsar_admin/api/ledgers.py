@@ -1,4 +1,4 @@
-"""Ledgers of BookKeeper, losses of a store before and after they happen, and plans that restore lost data."""
+"""Ledgers of BookKeeper, impending and actual losses of data, and plans that restore lost data."""
 
 from __future__ import annotations
 
@@ -255,7 +255,7 @@ def _check_topics(empty: bool, asked: object) -> None:
 def forecast_of(
     session: Session, parts: preflights.ClusterParts, brokers: bool, broker_conf: Path | str | None
 ) -> preflights.Preflight:
-    """Return what bookies would delete; without bookies, what brokers would."""
+    """Return what bookies would delete or, without bookies, what brokers would delete."""
     conf = None if broker_conf is None else Path(broker_conf)
     return preflights.read_forecast(parts, session.reader, session.clock_ms, session.warn, brokers=brokers, conf=conf)
 
@@ -269,7 +269,7 @@ class Ledger(Planner):
 
     @property
     def ledger_id(self) -> int:
-        """The id."""
+        """The ledger's id."""
         return self._ledger_id
 
     def info(self) -> ledger_facts.LedgerFacts:
@@ -277,7 +277,7 @@ class Ledger(Planner):
         return self._session.ask(ledger_facts.read_ledger_facts, self._ledger_id)
 
     def owners(self) -> LedgerOwners:
-        """Return what references it (topics, cursors, schemas, compactions, delayed indexes), its ``claims`` and its ``state``."""
+        """Return the ledger's references (topics, cursors, schemas, compactions, delayed indexes), ``claims`` and ``state``."""
         return self._session.ask(ledger_reports.read_stated_owners, self._ledger_id)
 
     def entries(self, first: int = 0, last: int | None = None) -> Iterator[verifying.EntryRow]:

@@ -146,7 +146,7 @@ class Messages(Batches):
         return self._read_by(SelectedMessages.rows)
 
     def records(self) -> Iterator[MessageRecord]:
-        """Yield what ``rows`` does as objects with an attribute for each column."""
+        """Yield the same as ``rows``, as objects with an attribute for each column."""
         return (MessageRecord(**row) for row in self.rows())
 
     def json_rows(self) -> Iterator[MessageRow]:
@@ -158,7 +158,7 @@ class Messages(Batches):
         return self._read_by(SelectedMessages.json_rows)
 
     def json_lines(self) -> Iterator[str]:
-        """Yield what ``json_rows`` does as JSON lines, in pieces of text that hold many lines, or a part of a long one."""
+        """Yield ``json_rows`` as JSON lines, in pieces of text with many lines, or with a part of a long one."""
         return self._read_by(lambda selected: selected.json_lines(partial(dump_json, pretty=False)))
 
     def as_admin_shows(self) -> Iterator[Shown]:
@@ -255,7 +255,7 @@ def each_of_topics(
     ask: Callable[[EntryReader, Sequence[Topic]], reducing.OfTopics[Found]],
     unread: Callable[[Found], tuple[int, int]],
 ) -> Iterator[Found]:
-    """Yield what ``ask`` finds in each topic; an engine reads all of them at once.
+    """Yield the result of ``ask`` for each topic; an engine reads all topics in one job.
 
     ``unread``: how many of its entries are in no imported file, and how many are damaged. Raises TopicNotFound.
     """
@@ -277,7 +277,7 @@ def each_of_topics(
 def skews_of(
     session: Session, names: Sequence[TopicName], tolerance: Duration, clock: Literal["publish", "broker"]
 ) -> Iterator[skews.TopicSkew]:
-    """Yield whose clock is wrong in each topic, see ``Topic.skew``."""
+    """Yield ``Topic.skew`` of each topic."""
     options = skews.SkewOptions(check_clock(clock), arguments.duration_ms(tolerance), session.now_ms)
     return each_of_topics(
         session, names, partial(skews.SkewOfTopics, options=options), attrgetter("missing", "unreadable")
@@ -287,7 +287,7 @@ def skews_of(
 def timelines_of(
     session: Session, names: Sequence[TopicName], options: timelines.TimelineOptions
 ) -> Iterator[timelines.Timeline]:
-    """Yield how much of each topic arrived when; raises TopicNotFound, LimitExceeded."""
+    """Yield the amounts of each topic by time of arrival; raises TopicNotFound, LimitExceeded."""
     ask = partial(timelines.TimelineOfTopics, options=options)
     return each_of_topics(session, names, ask, attrgetter("missing_entries", "unreadable_entries"))
 
@@ -431,14 +431,14 @@ class Dumps(Checked):
         return report
 
     def dump_lines(self, *topics: str, **wanted: Unpack[DumpWanted]) -> Iterator[str]:
-        """Yield what ``dump`` writes as JSON lines, in pieces of text that hold many lines, or a part of a long one."""
+        """Yield what ``dump`` writes as JSON lines, in pieces of text with many lines, or with a part of a long one."""
         dumped = dumping.Dumped()
         with self._dumping(topics, wanted) as (reader, listed, options):
             yield from dumping.dump_text(reader, listed, options, dumped)
         self._session.partial(dumped.problems)
 
     def dump_size(self, *topics: str, **wanted: Unpack[DumpWanted]) -> dumping.DumpSize:
-        """Return how much ``dump`` reads: topics, entries, messages, bytes between the positions; its times are not looked at."""
+        """Return how much ``dump`` reads: topics, entries, messages, bytes between the positions, ignoring times."""
         options = _options(self._session, wanted)
         with self._session.reader() as reader:
             return dumping.preview_dump(reader, self._listed(reader, topics, wanted), options)

@@ -1,4 +1,4 @@
-"""What the metadata know beside topics: tenants, namespaces, clusters, bookies, brokers' settings, resource groups, quotas."""
+"""Metadata other than topics: tenants, namespaces, clusters, bookies, brokers' settings, resource groups, quotas."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ else:
 
 
 class Resources(Planner):
-    """The part of ``Store`` that asks for these and plans their changes. Answers have upstream's keys; all raise MetadataCorrupt."""
+    """The part of ``Store`` that reads and plans changes of these. Answers have upstream's keys; all raise MetadataCorrupt."""
 
     def tenants(self) -> tuple[str, ...]:
         """Return the names of the tenants."""
@@ -69,11 +69,11 @@ class Resources(Planner):
         return self._planned(deleting.plan_delete_tenant, name, force)
 
     def clusters(self) -> tuple[str, ...]:
-        """Return the names of the clusters, also of those that only have a migration."""
+        """Return the names of the clusters, including those of which only a migration is stored."""
         return tuple(self._session.ask(resources.list_clusters))
 
     def current_cluster(self) -> str | None:
-        """Return the cluster that the metadata are of: the only one of ``pulsar/system`` or ``public/default``, which it made."""
+        """Return the cluster of the metadata, if ``pulsar/system`` or ``public/default``, which it created, names just one."""
         return self._session.ask(resources.current_cluster)
 
     def cluster(self, name: str) -> Cluster:
@@ -91,7 +91,7 @@ class Resources(Planner):
         return tuple(self._session.ask(resources.list_bookies))
 
     def bookie_racks(self) -> Mapping[str, Mapping[str, resources.BookieRack]]:
-        """Return by group and bookie its ``rack`` and ``hostname``."""
+        """Return group → bookie → its ``rack`` and ``hostname``."""
         groups = self._session.ask(resources.read_racks)
         return {group: resources.BOOKIE_RACK.records(racks) for group, racks in groups.items()}
 
@@ -134,7 +134,7 @@ class Resources(Planner):
         return tuple(self._session.ask(resources.list_resource_groups))
 
     def resource_group(self, name: str) -> resources.ResourceGroup:
-        """Return the rates of a resource group, −1: any; raises ResourceNotFound."""
+        """Return the rates of a resource group (−1: unlimited); raises ResourceNotFound."""
         return resources.RESOURCE_GROUP.record(self._session.ask(resources.read_resource_group, name), name)
 
     def create_resource_group(self, name: str, **rates: int | None) -> Plan:
@@ -180,7 +180,7 @@ class Resources(Planner):
         return self._planned_rows(changes.plan_quota, _parsed(namespace), bundle, quota)
 
     def reset_bundle_quota(self, namespace: str, bundle: str) -> Plan:
-        """Plan that the default quota counts for a bundle; raises ResourceNotFound (it has none of its own), and as ``bundle_quota``."""
+        """Plan removing the quota of a bundle, so that the default applies; raises ResourceNotFound (no quota), as ``bundle_quota``."""
         return self._planned_rows(changes.plan_reset_quota, parse_namespace(namespace), bundle)
 
 
@@ -200,7 +200,7 @@ Json = Mapping[str, Any]  # Any: JSON values, by upstream's keys
 class Cluster(Planner):
     """A cluster, from ``Store.cluster``. Answers have upstream's fields and defaults; changes are plans.
 
-    Every question raises MetadataCorrupt, and ResourceNotFound if the cluster does not exist.
+    Every method that reads raises MetadataCorrupt, and ResourceNotFound if the cluster does not exist.
     """
 
     def __init__(self, session: Session, name: str) -> None:
@@ -227,7 +227,7 @@ class Cluster(Planner):
         return self._planned_rows(changes.plan_delete_cluster, self._name)
 
     def peers(self) -> Sequence[str] | None:
-        """Return its peers; None: it has none."""
+        """Return the cluster's peers, None if it has none."""
         return self._session.ask(resources.read_peers, self._name)
 
     def set_peers(self, peers: Sequence[str]) -> Plan:
@@ -235,7 +235,7 @@ class Cluster(Planner):
         return self._planned_rows(changes.plan_peers, self._name, peers)
 
     def migration(self) -> resources.Migration:
-        """Return whether it is ``migrated``, and to where (``migrated_cluster_url``); ResourceNotFound: that was never set."""
+        """Return whether it is ``migrated``, and the ``migrated_cluster_url``; raises ResourceNotFound if never set."""
         return resources.MIGRATION.record(self._session.ask(resources.read_migration, self._name), self._name)
 
     def set_migration(self, *, migrated: bool, urls: Mapping[str, str | None]) -> Plan:
@@ -245,7 +245,7 @@ class Cluster(Planner):
         return self._planned_rows(changes.plan_migration, self._name, migrated, urls)
 
     def failure_domains(self) -> Mapping[str, resources.FailureDomain]:
-        """Return its failure domains by name, each with its ``brokers``; as upstream none for a cluster that does not exist."""
+        """Return name → failure domain with its ``brokers``; as upstream, empty for a cluster that does not exist."""
         return resources.DOMAIN.records(self._session.ask(resources.read_domains, self._name))
 
     def failure_domain(self, name: str) -> resources.FailureDomain:
@@ -273,7 +273,7 @@ class Cluster(Planner):
         return tuple(map(str, self._session.ask(resources.anti_affinity_namespaces, self._name, tenant, group)))
 
     def isolation_policies(self) -> Mapping[str, resources.IsolationPolicy]:
-        """Return by name which ``namespaces`` only its ``primary`` and ``secondary`` brokers serve; ResourceNotFound: never set."""
+        """Return name → isolation policy: ``namespaces``, ``primary`` and ``secondary``; raises ResourceNotFound if never set."""
         return resources.ISOLATION_POLICY.records(self._session.ask(resources.read_isolation, self._name))
 
     def isolation_policy(self, name: str) -> resources.IsolationPolicy:
@@ -373,11 +373,11 @@ class Namespace(PolicyPlans):
         return self._session.ask(resources.bundle_range, name)
 
     def policies(self) -> Json:
-        """Return the stored policies by upstream's keys; a broker's configuration decides everything else."""
+        """Return the stored policies under upstream's keys; broker.conf applies for all others."""
         return self._session.ask(policy_changes.read_policies_json, self._name)
 
     def delayed_policy(self) -> policy_changes.DelayedPolicy:
-        """Return what it says about delayed messages: ``delivery`` (Pulsar's policy), ``rules`` (widths of the index); None: unset."""
+        """Return the policies for delayed messages: ``delivery`` (Pulsar's), ``rules`` (widths of the index); None: unset."""
         return self._session.ask(policy_changes.read_delayed_policy, self._name)
 
     def policy(self, name: str) -> Any:  # Any: JSON
@@ -432,7 +432,7 @@ class Namespace(PolicyPlans):
             return plan_of(build.plan_split(store, txn, self._name, rules, self._session.clock_ms), txn)
 
     def disable_delayed(self) -> Plan:
-        """Plan delivering everything at once; the widths of the index stay."""
+        """Plan disabling delayed delivery, so that messages are delivered at once; the widths of the index stay."""
         return self._planned_rows(policy_changes.plan_disable, self._name)
 
     def _plan_policy(self, job: policy_changes.PolicyJob) -> Plan:
@@ -484,7 +484,7 @@ class Namespace(PolicyPlans):
         return self._planned_rows(changes.plan_properties, changes.CLEAR_PROPERTIES, self._name, {})
 
     def permissions(self) -> Mapping[str, Sequence[str]]:
-        """Return what each role may do on it."""
+        """Return role → actions that it may perform on the namespace."""
         return self._session.ask(changes.read_permissions, self._name)
 
     def grant_permission(self, role: str, actions: Sequence[str]) -> Plan:
@@ -498,19 +498,19 @@ class Namespace(PolicyPlans):
         return self._planned_rows(changes.plan_permission, "namespaces revoke-permission", self._name, grant)
 
     def subscription_permissions(self) -> Mapping[str, Sequence[str]]:
-        """Return the roles of each subscription that only some may use."""
+        """Return restricted subscription → roles that may use it."""
         return self._session.ask(changes.read_subscription_permissions, self._name)
 
     def grant_subscription_permission(self, subscription: str, roles: Sequence[str]) -> Plan:
-        """Plan that only ``roles`` may use subscriptions with this name."""
+        """Plan restricting subscriptions with this name to ``roles``."""
         return self._planned_rows(changes.plan_grant_subscription, self._name, subscription, roles)
 
     def revoke_subscription_permission(self, subscription: str, role: str) -> Plan:
-        """Plan revoking a role's right to a subscription; raises ResourceNotFound if no role has it."""
+        """Plan revoking a role's access to a subscription; raises ResourceNotFound if it is not restricted."""
         return self._planned_rows(changes.plan_revoke_subscription, self._name, subscription, role)
 
     def allowed_clusters(self) -> Sequence[str]:
-        """Return the clusters that it may replicate to; none: those of its tenant."""
+        """Return the clusters that the namespace may replicate to; empty: those of its tenant."""
         return hash_order(self._session.ask(resources.read_policies, self._name).get("allowed_clusters") or ())
 
     def set_allowed_clusters(self, clusters: Sequence[str]) -> Plan:
@@ -518,7 +518,7 @@ class Namespace(PolicyPlans):
         return self._planned_rows(changes.plan_allowed_clusters, self._name, clusters)
 
     def anti_affinity_group(self) -> str | None:
-        """Return the group whose members brokers keep apart, None: it is in none."""
+        """Return the namespace's anti-affinity group, whose members brokers keep apart; None if it has none."""
         return self._session.ask(resources.find_anti_affinity, self._name)
 
     def set_anti_affinity_group(self, group: str) -> Plan:
@@ -526,11 +526,11 @@ class Namespace(PolicyPlans):
         return self._planned_rows(changes.plan_anti_affinity, self._name, group)
 
     def delete_anti_affinity_group(self) -> Plan:
-        """Plan that it is in no anti-affinity group."""
+        """Plan removing the namespace from its anti-affinity group."""
         return self._planned_rows(changes.plan_anti_affinity, self._name, None)
 
     def bookie_affinity_group(self) -> Mapping[str, str] | None:
-        """Return the groups of bookies that keep its data, None: all do."""
+        """Return the groups of bookies that store the namespace's data; None: all bookies may."""
         return self._session.ask(resources.find_bookie_affinity, self._name)
 
     def set_bookie_affinity_group(self, primary: str, secondary: str | None = None) -> Plan:
@@ -538,7 +538,7 @@ class Namespace(PolicyPlans):
         return self._planned_rows(changes.plan_bookie_affinity, self._name, primary, secondary)
 
     def delete_bookie_affinity_group(self) -> Plan:
-        """Plan that all bookies may keep its data."""
+        """Plan allowing all bookies to store the namespace's data."""
         return self._planned_rows(changes.plan_bookie_affinity, self._name, None, None)
 
     def set_migrated(self, migrated: bool) -> Plan:

@@ -1,4 +1,4 @@
-"""What a subscription waits for: delayed messages, negative acks that are kept for it, and what open transactions hold back."""
+"""Delayed messages, stored negative acks, and transactions of subscriptions and topics."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def build_indexes(
 
 
 class Delayed(Named):
-    """A delayed backlog: from the index of ``delayed build`` if that is current, otherwise from the topic's entries.
+    """A subscription's delayed messages: from the index of ``delayed build`` if that is current, otherwise from the entries.
 
     Whether a subscription is Shared or Key_Shared is not on disk; Exclusive and Failover ignore delays. All methods raise
     TopicNotFound (also for a partitioned topic), SubscriptionNotFound, IndexCorrupt, DiskFull (large backlogs are sorted on disk).
@@ -75,7 +75,7 @@ class Delayed(Named):
         self._subscription = None if subscription is None else arguments.given_text("subscription", subscription)
 
     def due(self, until: Time | None = None) -> pa.Table:
-        """Return what a broker would dispatch until ``until`` (default: now), in its order, one row per message.
+        """Return the messages that a broker would dispatch until ``until`` (default: now), in order, one row each.
 
         Columns: ``ledger_id``, ``entry_id``; ``deliver_at``, the tick in which it is dispatched; ``due_time``, which
         the message itself asks for, null if its entry is lost; both ``timestamp[us, UTC]``.
@@ -85,7 +85,7 @@ class Delayed(Named):
             return waits.due_table(reader, delivery.waiting, until_ms)
 
     def histogram(self) -> pa.Table:
-        """Return how many messages fall due when: ``start`` (timestamp) and ``width_ms`` of a partition of time, ``messages`` in it."""
+        """Return the number of messages by due time: ``start`` (timestamp) and ``width_ms`` of a partition, ``messages`` in it."""
         with self._opened() as (_, delivery):
             return waits.load_table(delivery.waiting)
 
@@ -96,7 +96,7 @@ class Delayed(Named):
             return summaries.summarize(reader, delivery, self._session.now_ms)
 
     def replay(self, until: Time, *, since: Time | None = None) -> Iterator[waits.Replayed]:
-        """Yield what a time wheel dispatches until ``until``, a slot at a time: ``dispatch.tick_ms`` and, as arrays, ``dispatch.rows``.
+        """Yield the messages that a time wheel dispatches until ``until``, by slot: ``dispatch.tick_ms``, ``dispatch.rows`` (arrays).
 
         Messages due before ``since`` are left out. Two partitions of time are in memory. The caller sets the pace.
         Raises InvalidValue (``until`` before ``since``).
@@ -141,7 +141,7 @@ class Delayed(Named):
 
 
 class KeptNacks(Planner):
-    """Negative acks of one subscription, or of all, in several topics, or in all; kept by time bucket as PIP-393 does.
+    """Stored negative acks of one or all subscriptions in some or all topics, kept by time bucket as in PIP-393.
 
     Every question raises TopicNotFound for a topic that neither they nor the store know, SubscriptionNotFound if none of the topics has
     the subscription, and IndexCorrupt.
@@ -153,11 +153,11 @@ class KeptNacks(Planner):
         self._subscription = None if subscription is None else arguments.given_text("subscription", subscription)
 
     def stats(self) -> tuple[KeptStats, ...]:
-        """Return what waits, by topic or partition and subscription: entries, how many are due, bytes, deadlines in ms."""
+        """Return statistics per topic or partition and subscription: pending and due entries, bytes, deadlines in ms."""
         return self._session.ask(kept_stats, self._topics, self._subscription, self._session.clock_ms)
 
     def due(self, *, popped: int | None = None) -> tuple[DueNack, ...]:
-        """Return the due nacks ordered by time, or with ``popped`` those that this change number removed, of any subscription.
+        """Return the due nacks ordered by time, or those of any subscription that the change with number ``popped`` removed.
 
         Raises ChangeNotFound, NothingMatches (it popped nothing).
         """
@@ -235,13 +235,13 @@ class Nacks(KeptNacks):
         return self.add(positions, delay, precision_bits=precision_bits, force=force)
 
     def add_holes(self, delay: Delay, *, precision_bits: int | None = None) -> Plan:
-        """Plan tracking the subscription's own acknowledgement holes: what comes before individually deleted entries."""
+        """Plan tracking the subscription's acknowledgement holes: unacknowledged entries before individually deleted ones."""
         delay_ms = arguments.delay_ms(delay)
         return self._planned(changes.plan_holes, self._name, self._subscription, delay_ms, precision_bits)
 
 
 class NackSizes(Answer, frozen=True):
-    """What a load costs: ``precisions`` has a sizing for each of 0 to 16 bits. ``measured``: the topic that it was taken from."""
+    """The cost of a load: ``precisions`` has a sizing for each of 0 to 16 bits. ``measured``: the topic it was measured on."""
 
     load: NackLoad
     measured: TopicNacks | None
@@ -291,10 +291,10 @@ def nack_sizes(
 
 
 class Transactions(Planner):
-    """What the coordinators' logs say. Every question raises NotFound (no such coordinator), and EntryCorrupt."""
+    """The transactions in the coordinators' logs. All methods raise NotFound (no such coordinator) and EntryCorrupt."""
 
     def coordinators(self) -> Mapping[str, str]:
-        """Return by the coordinators' numbers the URL of their cluster: which broker has one, a store does not know."""
+        """Return coordinator number → URL of the cluster; a store does not show which broker runs a coordinator."""
         with self._session.reporting() as problems:
             return self._session.ask(transactions.coordinators, problems)
 
@@ -325,7 +325,7 @@ class Transactions(Planner):
 
 
 class TopicTransactions(Named):
-    """What the entries of one topic or partition say of transactions; all of them are read. Raises TopicNotFound."""
+    """The transactions in the entries of one topic or partition, all of which are read. Raises TopicNotFound."""
 
     def __init__(self, session: Session, name: TopicName) -> None:
         self._session = session

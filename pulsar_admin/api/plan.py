@@ -1,4 +1,4 @@
-"""Plans: changes to preview, save and apply, with the calls that made them, which a plan file has and applying it repeats.
+"""Plans: changes to preview, save and apply. A plan file contains the call that made the plan; applying it repeats the call.
 
 Commands call the same methods, so their files are the same. Imports nothing that changes a store, because reading code also imports this.
 """
@@ -51,7 +51,7 @@ CLASSES = {
 
 
 class Request(Struct, frozen=True):
-    """A call: the class and what it was made of, the method and what it was given, and when."""
+    """A call that makes a plan: class and its arguments, method and its arguments, and time."""
 
     of: type
     made_of: tuple[Any, ...]
@@ -178,7 +178,7 @@ def file_of(plan: Plan, reports: tuple[store_plans.ChangeReport, ...]) -> store_
 
 
 class Named(Checked):
-    """What names a thing of an open store: those that name the same are equal, and are shown as they were named."""
+    """A named object of an open store; objects of the same name are equal, and ``repr`` shows the name."""
 
     _session: Session
     _made_of: tuple[Any, ...]  # Any: what the class is made of
@@ -189,7 +189,7 @@ class Named(Checked):
         return made
 
     def __eq__(self, other: object) -> bool:
-        """Whether both name the same thing of the same open store."""
+        """Whether both have the same type, store and name."""
         if type(self) is not type(other) or not isinstance(other, Named):
             return NotImplemented
         return self._session is other._session and self._made_of == other._made_of
@@ -203,7 +203,7 @@ class Named(Checked):
 
 
 class Planner(Named):
-    """What has methods that return a Plan: each of them notes the call, which is what ``Plan.save`` writes."""
+    """Base of classes with methods that return a Plan; such a method records its call, which ``Plan.save`` writes."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -220,13 +220,13 @@ class Planner(Named):
             return plan_of(make(reader, *given, self._session.clock_ms), reader.txn)
 
     def _planned_rows(self, make: Callable[[Txn, *Given, int], Steps], *given: *Given) -> Plan:
-        """Return the plan that ``make``, which reads no entries, makes: see ``_planned``."""
+        """Return the plan of a ``make`` that reads no entries; see ``_planned``."""
         with self._session.read() as txn:
             return plan_of(make(txn, *given, self._session.clock_ms), txn)
 
 
 def _shown(value: object) -> str:
-    """Return what a class is made of as its caller wrote it."""
+    """Return the argument with which an object was made, as its caller wrote it."""
     if isinstance(value, tuple):  # of topics
         return ", ".join(map(_shown, value)) or "all topics"
     if isinstance(value, names.TopicSelection):

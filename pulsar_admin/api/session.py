@@ -77,7 +77,7 @@ class Program:
 
     @property
     def now(self) -> Now:
-        """The time that ages are counted at, and its source."""
+        """The time from which ages are counted back, and its source."""
         from pulsar_admin.store.model.copy_age import Now, find_as_of
 
         given_ms = self._given_ms
@@ -88,13 +88,13 @@ class Program:
 
     @property
     def moment(self) -> Moment:
-        """When a plan is made that is made now."""
+        """The moment for plans made now."""
         at = _AT.get()
         return Moment(self.clock_ms, self._given_ms is not None, None if at is None else at.interceptors)
 
     @contextmanager
     def at(self, moment: Moment) -> Iterator[None]:
-        """Plan as at ``moment`` while the block runs."""
+        """Make plans as of ``moment`` in the block."""
         token = _AT.set(moment)
         try:
             yield
@@ -111,7 +111,7 @@ class Program:
 
     @contextmanager
     def engine(self, problems: list[StoreError], size_bytes: int = 0) -> Iterator[Engine | None]:
-        """Open what scans of about ``size_bytes`` run on: Spark's executors, processes, or None for this process.
+        """Yield the engine for scans of about ``size_bytes``: Spark, processes, or None for this process.
 
         Unreadable data is listed in ``problems`` at the end, each with a warning. Raises InvalidValue for Spark if reading is bounded,
         MissingComponent.
@@ -167,21 +167,21 @@ class Program:
 
     @contextmanager
     def warnings(self) -> Iterator[Callable[[str], None]]:
-        """Take what callers should know of work that writes, and say it."""
+        """Yield the function that reports warnings about work that writes."""
         texts: list[str] = []
         yield texts.append
         warn_partial(texts)
 
     def tell(self, text: str) -> None:
-        """Ignore a note for a person at a terminal: a library has none."""
+        """Ignore a note that is meant for a person at a terminal."""
 
     def confirm(self, plan: Previewed) -> None:
-        """Go on to apply a plan, which the caller has looked at."""
+        """Confirm nothing: the caller of a library has decided to apply the plan."""
 
     def each(
         self, items: Iterable[Item], work: Callable[[Item], Result], *, alone: bool | None = None
     ) -> Iterator[Result]:
-        """Yield what ``work`` returns of each item; an error ends it (a command reports one of several, or not ``alone``, and goes on)."""
+        """Yield the result of ``work`` for each item; an error ends it (a command reports it and continues, unless ``alone``)."""
         return map(work, items)
 
 
@@ -249,7 +249,7 @@ class Session:
         self.partial(problems)
 
     def warn(self, texts: Iterable[str]) -> None:
-        """Report what callers should know of an answer that lacks nothing else."""
+        """Report warnings about an answer that is complete."""
         for text in texts:
             self._host.warn(text)
 
@@ -306,7 +306,7 @@ class Session:
 
     @contextmanager
     def asked_of(self, reader: EntryReader) -> Iterator[EntryReader]:
-        """Ask everything of this reader while the block runs, where it is a command's."""
+        """In a command, use this reader for all answers in the block."""
         before = self.asked
         self.asked = reader if self._one_snapshot else None
         try:
@@ -338,7 +338,7 @@ class Session:
         clock: str = "auto",
         key: str | None = None,
     ) -> Window:
-        """Return which messages are meant, None: all on that side; raises InvalidValue."""
+        """Return the selection of messages by times, positions and key (None: no limit); raises InvalidValue."""
         from pulsar_admin.store.model.messages import Window
 
         start_ms, end_ms = (None if value is None else self.time_ms(value) for value in (since, until))
@@ -349,7 +349,7 @@ class Session:
     # -- topics and cursors that are meant -----------------------------------------------------------------------------
 
     def read_topics(self, reader: EntryReader, selection: TopicSelection) -> Iterator[Topic]:
-        """Yield the topics meant, partitions of a partitioned one each, and report their broken ledgers; raises TopicNotFound."""
+        """Yield the selected topics, partitioned ones as partitions, and report broken ledgers; raises TopicNotFound."""
         names = dict.fromkeys(select_topics(reader.txn, selection))
         for topic in self.each(names, lambda name: read_topic(reader.txn, name), alone=bool(selection.topics)):
             self.warn_of_broken_ledgers(reader.txn, topic)

@@ -1,6 +1,6 @@
-"""The store: opening, questions, findings, and applying and undoing changes.
+"""The store: opening, answers, findings, and applying and undoing changes.
 
-Modules that few methods need are imported in them: commands ask here too.
+Modules that few methods need are imported in these, because commands use this module too.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ def open_store(
 
 
 class Store(Transfers, Recoveries, Resources, Columns, Dumps):
-    """An open store, from ``open_store``. Each question reads one snapshot, plans stay valid until something is written."""
+    """An open store, from ``open_store``. Each answer is read from one snapshot; plans stay valid until something is written."""
 
     def __init__(self, session: Session) -> None:
         if not isinstance(session, Session):
@@ -176,8 +176,7 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
             return list_topics(txn, name, system=system)
 
     def topic(self, name: str) -> Topic:
-        """Return a topic: ``persistent://t/ns/topic``, ``t/ns/topic``, or ``topic`` of public/default. Raises TopicNotFound,
-        InvalidValue."""
+        """Return a topic by full name, ``t/ns/topic``, or ``topic`` of public/default; raises TopicNotFound, InvalidValue."""
         parsed = parse_topic(name)
         self._session.ask(expand_topic, parsed)
         return Topic(self._session, parsed)
@@ -194,7 +193,7 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
         return pending.KeptNacks(self._session, tuple(map(parse_topic, topics)), name)
 
     def transactions(self) -> pending.Transactions:
-        """Return what the coordinators' logs say of transactions."""
+        """Return the transactions in the coordinators' logs."""
         return pending.Transactions(self._session)
 
     def topic_policies(self, *topics: str, pattern: str | None = None) -> TopicPolicies:
@@ -213,7 +212,7 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
         return Namespace(self._session, parsed)
 
     def ledgers(self) -> tuple[int, ...]:
-        """Return the ids of all ledgers that the metadata or the entry logs know, ascending."""
+        """Return the ids of all ledgers in the metadata or the entry logs, ascending."""
         with self._session.read() as txn:
             return tuple(orphan_facts.iter_all_ledger_ids(txn))
 
@@ -320,8 +319,7 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
             return overviews.read_checked(store, now, tallies, read, check=check, advance=advance, processes=processes)
 
     def usage(self) -> usages.Usage:
-        """Return who occupies the disks, in bytes: ``owners`` (topics), ``files`` with the dead bytes of each, ``disks``; raises
-        IndexCorrupt."""
+        """Return the disk usage in bytes: ``owners`` (topics), ``files`` with dead bytes, ``disks``; raises IndexCorrupt."""
         with self._session.read() as txn:
             return usages.read_usage(txn)
 
@@ -592,7 +590,7 @@ def iter_check(session: Session, *, deep: bool) -> Iterator[Finding]:
 
 @contextmanager
 def _looking(session: Session, label: str, *, deep: bool) -> Iterator[diagnosing.Look]:
-    """Give what everything is looked at with, and show how far the look is."""
+    """Yield the reader, engine and progress for diagnosing the whole store."""
     with session.opened() as store, open_reader(store) as reader:
         total, unit = diagnosing.extent_of_look(reader.txn, deep=deep)
         with session.engine([], total if deep else 0) as engine, session.progress(total, unit, label) as advance:

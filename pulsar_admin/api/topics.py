@@ -86,13 +86,13 @@ QuotaPolicy = Literal["producer_request_hold", "producer_exception", "consumer_b
 
 
 class PolicyPlans(Planner, ABC):
-    """What has policies. Where a topic sets none, those of its namespace count, else a broker's configuration."""
+    """A topic or namespace as the owner of policies. If a topic sets none, its namespace's apply, then those of broker.conf."""
 
     _group: str
 
     @abstractmethod
     def _plan_policy(self, job: policy_changes.PolicyJob) -> Plan:
-        """Return the plan of a change of a policy."""
+        """Return the plan of a policy job."""
 
     def set_policy(self, name: str, value: Any) -> Plan:  # Any: JSON
         """Plan setting a policy to JSON as upstream stores it, None: removing it; raises InvalidValue for what upstream refuses."""
@@ -291,7 +291,7 @@ class Topic(PolicyPlans):
         return message_model.nth_position(self._session.ask(topics.read_topic, self._name), count, from_end=from_end)
 
     def skew(self, *, tolerance: Duration = "1s", clock: Literal["publish", "broker"] = "publish") -> skews.TopicSkew:
-        """Return whose clock is wrong: counts of the topic, ``blame``, and of each of ``producers``, the most wrong one first.
+        """Return how wrong producers' clocks are: counts of the topic, ``blame``, and each of ``producers``, the worst first.
 
         Offsets are publish minus broker time in ms, None without broker times; ``future`` and ``late`` count entries
         off by more than ``tolerance``, ``inversions`` entries before the previous one on ``clock``.
@@ -369,7 +369,7 @@ class Topic(PolicyPlans):
         *given: *Given,
         scans: bool = False,
     ) -> Result:
-        """Return what ``read`` says of the topic, and report what the answer lacks: problems, broken ledgers of it or its partitions."""
+        """Return the result of ``read`` for the topic, and report its problems and the broken ledgers of topic or partitions."""
         session = self._session
         with session.reporting() as problems, session.scan() if scans else session.reader() as reader:
             answer = read(reader, self._name, *given, problems)
@@ -458,7 +458,7 @@ class Topic(PolicyPlans):
         return self._session.ask(schema_model.find_locator, self._name)
 
     def policies(self) -> policy_codec.Policies:
-        """Return the policies of the topic's own, each None where it sets none."""
+        """Return the topic's own policies, each None if not set."""
         return self._session.ask(in_force.find_topic_policies, self._name) or policy_codec.Policies()
 
     def policies_in_force(self) -> in_force.PoliciesInForce:
@@ -603,7 +603,7 @@ class Topic(PolicyPlans):
         return self._planned_rows(topic_changes.plan_properties, self._name, keys)
 
     def permissions(self) -> Mapping[str, Sequence[str]]:
-        """Return what each role may do: its own permissions and those of its namespace. Raises NamespaceNotFound."""
+        """Return role → actions that it may perform, by the topic or its namespace. Raises NamespaceNotFound."""
         return self._session.ask(resources.read_topic_permissions, self._name)
 
     def grant_permission(self, role: str, actions: Sequence[str]) -> Plan:
@@ -633,7 +633,7 @@ ViewRule = Literal["first-at-or-after", "broker"]
 
 
 class Compaction(Planner):
-    """What compaction left of a topic, as a reader with read-compacted gets it. All methods raise TopicNotFound, MetadataCorrupt."""
+    """A topic's compacted view, as a reader with read-compacted gets it. All methods raise TopicNotFound, MetadataCorrupt."""
 
     def __init__(self, session: Session, name: TopicName) -> None:
         self._session = session
@@ -804,7 +804,7 @@ def explain_key(session: Session, name: TopicName, key: str, rule: Rule) -> occu
 def find_by_time(
     session: Session, name: TopicName, question: finding.TimeQuestion, *, explain: bool = False
 ) -> finding.FoundEntry:
-    """Return where a time is in the topic ``name``, and report what the answer lacks; see ``Topic.find``."""
+    """Return the result of ``Topic.find`` for the topic ``name``, and report its problems."""
     progress = partial(session.progress, unit="bytes", label="find-by-time")
     with session.scan() as reader:
         topic = topics.read_topic(reader.txn, name)

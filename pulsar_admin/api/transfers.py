@@ -1,4 +1,4 @@
-"""What comes from a cluster and goes back to it: new stores, refresh, further parts, incident bundles, exports."""
+"""Reading from clusters and writing to them: new stores, refresh, further parts, incident bundles, exports."""
 
 from __future__ import annotations
 
@@ -257,7 +257,7 @@ def store_of_bundle(session: Session, file: Path, path: Path) -> bundles.BundleI
 def _bringing(
     session: Session, size_bytes: int, label: str
 ) -> Iterator[tuple[Engine | None, Callable[[int], None], Callable[[str], None]]]:
-    """Open the engine that scans new files, the function for progress, and the one for warnings."""
+    """Yield the engine that scans new files, and the functions for progress and for warnings."""
     with (
         session.warnings() as warn,
         session.engine([], size_bytes) as engine,
@@ -273,7 +273,7 @@ class Transfers(Checked):
         self._session = session
 
     def preview_refresh(self) -> refreshing.RefreshPreview:
-        """Return what ``refresh`` would read; raises Refused (it was not imported), SourceNotFound.
+        """Return what ``refresh`` would read; raises Refused (not an imported store), SourceNotFound.
 
         Bookies at URLs are not listed, because that would write; a warning says so.
         """
