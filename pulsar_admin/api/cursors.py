@@ -45,11 +45,9 @@ else:
 
 
 class Cursors(Planner):
-    """The cursors of one subscription in several topics, or of all subscriptions. Methods that change them return one plan for
-    all, for ``Store.apply``.
+    """The cursors of one subscription in several topics, or of all subscriptions. Methods that change them return one plan for all.
 
-    Every method raises TopicNotFound, SubscriptionNotFound; plans also Refused for a cursor of the broker's own, which ``force`` allows
-    where a plan has it.
+    Every method raises TopicNotFound, SubscriptionNotFound; plans also Refused for a broker's own cursor, unless ``force`` allows it.
     """
 
     def __init__(self, session: Session, selection: TopicSelection, name: str | None) -> None:
@@ -161,10 +159,7 @@ class Cursors(Planner):
             return resets_plan(self._session, reader, resets.resets_to(target, cursors), request)
 
     def skip(self, count: int, *, force: bool = False) -> Plan:
-        """Plan skipping the next ``count`` unacknowledged entries of each topic or partition; a batch counts as one.
-
-        Raises InvalidValue.
-        """
+        """Plan skipping the next ``count`` unacknowledged entries of each topic or partition (a batch is one); raises InvalidValue."""
         return self._plan(cursor_moves.plan_skip, count, force)
 
     def clear(self, *, force: bool = False) -> Plan:
@@ -340,11 +335,9 @@ def resets_plan(
 
 
 class Cursor(Cursors):
-    """The cursor of a subscription; for a partitioned topic, those of all partitions. Methods that change it return a plan for
-    ``Store.apply``.
+    """The cursor of a subscription; for a partitioned topic, those of all partitions. Methods that change it return a plan.
 
-    Every method raises TopicNotFound, SubscriptionNotFound; plans also Refused for a cursor of the broker's own, which ``force`` allows
-    where a plan has it.
+    Every method raises TopicNotFound, SubscriptionNotFound; plans also Refused for a broker's own cursor, unless ``force`` allows it.
     """
 
     def __init__(self, session: Session, topic: TopicName, name: str) -> None:
@@ -362,10 +355,7 @@ class Cursor(Cursors):
         return model.place_of(topic, cursor)
 
     def analyze(self, start: Place | None = None) -> backlogs.BacklogAnalysis:
-        """Return the backlog with upstream's names: entries, messages, first and last entry as text; counted from ``start``.
-
-        Raises as ``state``.
-        """
+        """Return the backlog from ``start`` under upstream's names: entries, messages, first and last entry; raises as ``state``."""
         first = None if start is None else arguments.position_of(start)
         with self._session.reader() as reader:
             topic, cursor = model.read_topic_cursor(reader, self._topic, self._name)
@@ -397,10 +387,7 @@ class Cursor(Cursors):
             return why
 
     def cursor_info_text(self) -> str:
-        """Return the stored ManagedCursorInfo in protobuf's text format; one that names a cursor ledger has the position there.
-
-        Raises as ``state``.
-        """
+        """Return the stored ManagedCursorInfo as protobuf text, with the position of the cursor ledger it names; raises as ``state``."""
         return self._session.ask_entries(internals.stored_cursor_text, self._topic, self._name)
 
     def set_mark_delete(self, position: Place, *, force: bool = False) -> Plan:

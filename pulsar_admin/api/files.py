@@ -197,8 +197,7 @@ def log_records(
 ) -> Iterator[logs.LogRecord]:
     """Yield the records of one log or journal in file order, damaged bytes included; ``state`` is ``ok`` or the problem.
 
-    ``verify`` checks digests. ``jobs`` and ``spark`` are those of ``open_store``. Raises SourceNotFound, SourceChanged,
-    EntryLogCorrupt, InvalidValue.
+    ``verify`` checks digests; ``jobs``, ``spark``: see ``open_store``. Raises SourceNotFound, SourceChanged, EntryLogCorrupt, InvalidValue.
     """
     return records_of(session_of(jobs=jobs, spark=spark), logs.log_place(path), verify=verify)
 

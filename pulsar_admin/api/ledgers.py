@@ -179,8 +179,7 @@ class Recoveries(Planner):
     def forget_ledgers(self, *ledgers: LedgerId, force: bool = False, accept_unknown_tree: Sequence[str] = ()) -> Plan:
         """Plan removing every reference to ledgers: topics, cursors, compacted views and schemas continue without them.
 
-        ``accept_unknown_tree`` is that of ``recover``. Raises LedgerNotFound, and Refused for an unreferenced ledger or, without
-        ``force``, a complete one.
+        ``accept_unknown_tree``: see ``recover``. Raises LedgerNotFound, Refused for an unreferenced or, without ``force``, whole ledger.
         """
         return self._planned(ledger_references.plan_forget, ledgers, force, accept_unknown_tree)
 
@@ -219,8 +218,7 @@ class Recoveries(Planner):
     def delete_ledgers(self, *ledgers: LedgerId, force: bool = False, accept_unknown_tree: Sequence[str] = ()) -> Plan:
         """Plan deleting the metadata of unreferenced ledgers, so that bookies free their entries.
 
-        ``accept_unknown_tree`` is that of ``recover``. Raises LedgerNotFound, and Refused for a ledger that is
-        referenced or, without ``force``, may be.
+        ``accept_unknown_tree``: see ``recover``. Raises LedgerNotFound, Refused for a ledger that is, or without ``force`` may be, in use.
         """
         with self._session.reader() as reader:
             plan = ledger_references.plan_delete_orphans(reader, ledgers, force=force, accepted=accept_unknown_tree)

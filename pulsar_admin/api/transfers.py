@@ -199,10 +199,7 @@ def given_bookie(bookie: str | GivenBookie) -> GivenBookie:
 
 @arguments.checked
 def read_bookie_conf(file: Path | str, root: Path | str | None = None) -> GivenBookie:
-    """Return the bookie that a bookkeeper.conf configures, or a copy of it whose disks lie below ``root``, with their paths.
-
-    Raises SourceNotFound, InvalidValue.
-    """
+    """Return the bookie of a bookkeeper.conf, or of a copy of its disks below ``root``; raises SourceNotFound, InvalidValue."""
     return bookieconf.read_bookie_conf(Path(file), None if root is None else Path(root))
 
 
