@@ -153,15 +153,15 @@ def whole_number(what: str, value: object, least: int | None = None, most: int |
     return number
 
 
-def duration_ms(value: Duration) -> int:
-    """Return a duration in ms; raises InvalidValue, including for a negative one."""
+def duration_ms(value: Duration, *, allow_negative: bool = False) -> int:
+    """Return a duration in ms; raises InvalidValue, without ``allow_negative`` also for a negative one."""
     from pulsar_admin.store.timespec import parse_duration_ms
 
     if isinstance(value, str):
-        return parse_duration_ms(value)
+        return parse_duration_ms(value, allow_negative=allow_negative)
     if not isinstance(value, timedelta):
         raise InvalidValue(f"{value!r} is not a length of time", hint='write "5m", or give a timedelta', value=value)
-    if value < timedelta():
+    if value < timedelta() and not allow_negative:
         raise InvalidValue(f"duration {value!r} is negative", value=value)
     return value // timedelta(milliseconds=1)
 

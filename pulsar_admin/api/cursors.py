@@ -313,9 +313,8 @@ def broker_of(
     session: Session, version: broker_setup.BrokerVersion | None, max_clock_skew: Duration, now_ms: int
 ) -> broker_setup.BrokerSetup:
     """Return the broker that the arguments of ``Cursors.reset`` describe; raises InvalidValue."""
-    return broker_setup.BrokerSetup(
-        session.ask(broker_setup.version_of, version), arguments.duration_ms(max_clock_skew), now_ms
-    )
+    skew_ms = arguments.duration_ms(max_clock_skew, allow_negative=True)
+    return broker_setup.BrokerSetup(session.ask(broker_setup.version_of, version), skew_ms, now_ms)
 
 
 def _warn_of_clock(session: Session, reader: EntryReader, clock: str, topics: Iterable[Topic]) -> None:
