@@ -224,24 +224,3 @@ def test_nine_damaged_nodes_hide_nothing_of_a_topic_after_them(cli: Cli, tmp_pat
     assert sum(len(rows) > 0 for _, rows in before) > 12
     described = cli("--store", path, "topics", "describe", "acme/orders/compacted", "-o", "json").json
     assert (described["compaction"], len(described["ledgers"])) == (None, 1)
-
-
-def test_eight_damaged_nodes_hide_nothing_of_a_topic_after_them(cli: Cli, tmp_path: Path, damages_stores: None) -> None:
-    """Of each kind one, all before the topic in name and number: every answer has of it what it had."""
-    path, last = copied("small", "clean", tmp_path), "public/default/steady-batched"
-    lines = [line for lines in _OF_ALL.strip().splitlines() for line in lines.split("; ")]
-
-    def told(line: str) -> tuple[bool, list[str]]:
-        every = () if not line.startswith(("topics ", "compaction ", "delayed ")) or "/" in line else ("--all-topics",)
-        done = cli("--store", path, "--now", "@1795253057132", *line.split(), *every, "-o", "json")
-        found = done.json if done.stdout else []
-        rows = found if isinstance(found, list) else found.get("held", [])
-        return done.exit_code in (0, 1), sorted(text for row in rows if last in (text := json.dumps(row)))
-
-    before = [told(line) for line in lines]
-    for node in _DAMAGED:
-        put_node(path, node, b"\xff\xff")
-    with open_store(path, writable=True) as store:
-        store.write(lambda txn: index_owners(store, txn))
-    assert [(line, told(line)) for line in lines] == list(zip(lines, before, strict=True))
-    assert sum(len(rows) > 0 for _, rows in before) > 12
