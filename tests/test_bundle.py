@@ -400,6 +400,11 @@ TOPIC_PROPERTIES = {
     "id": "4915551234567", "limit": "5105105105105100", "index": "3530111333300000", "endPublishTimestamp": "6011111111111117",
 }  # fmt: skip
 
+SEGMENT = {
+    "segmentId": 0, "hashRange": {"start": 0, "end": 65535}, "state": "ACTIVE", "createdAtEpoch": 0, "owner-key": "owner-of-ours",
+    "legacyTopicName": "persistent://acme/orders/legacy-of-ours", "entryBucketSplits": ["split-of-ours"],
+}  # fmt: skip
+
 
 def hostile(txn: Txn) -> None:
     """Subscriptions, properties, policies, a role and a cluster that are called as nobody should."""
@@ -428,6 +433,7 @@ def hostile(txn: Txn) -> None:
             Node("/admin/policies/decade.log/ab12.txn", stat, b"{}"),
             Node(parse_topic("decade.log/ab12.txn/beef.log").path, stat, encode_managed_ledger(topic)),
             Node("/unknown/place-of-ours", stat, b"value-of-ours"),
+            Node("/topics/acme/orders/segments-of-ours", stat, json.dumps({"segments": {"0": SEGMENT}}).encode()),
             Node("/ledgers/underreplication/place-of-ours", stat, b"value-of-ours"),
         ],
     )
@@ -443,6 +449,7 @@ def test_hostile_names_stay_here(cli: Cli, tmp_path: Path, names: Path) -> None:
     texts |= {"token-of-ours", "host-of-rivals", "tenant-of-rivals", "place-of-ours", "value-of-ours", "decade.log"}
     texts |= {"ab12.txn", "beef.log", "0xfacefeed", "4222222222222", "passwd", "Umsatz", "geheimer", "rivals"}
     texts |= {"billing", "of_mine", "evil", "secret/topic"}
+    texts |= {"segments-of-ours", "owner-key", "owner-of-ours", "legacy-of-ours", "split-of-ours"}
     kept = {"metadata", "consume", "auth_policies", "namespace_auth", "produce", "replication_clusters", "properties"}
     kept |= {"offload_policies", "limit"}
     assert not {text for text in texts - kept if any(form in blob for form in forms_of(text) if len(form) >= 4)}

@@ -133,6 +133,9 @@ _WORDS = (
     " topic_auto_creation None Prefix UNDEFINED ALWAYS_COMPATIBLE ALWAYS_INCOMPATIBLE BACKWARD BACKWARD_TRANSITIVE FORWARD"
     " FORWARD_TRANSITIVE FULL FULL_TRANSITIVE Full AutoUpdateDisabled Backward Forward AlwaysCompatible Exclusive Shared"
     " Failover Key_Shared produce consume functions sources sinks packages"
+    # segments of scalable topics
+    " segmentId hashRange start end state ACTIVE SEALED legacyTopicName entryBucketSplits parentIds childIds createdAtEpoch"
+    " sealedAtEpoch createdAtMs sealedAtMs"
 )
 WORDS = NAMES | frozenset(_WORDS.split())
 """Words of Pulsar's and of this toolkit's: fields, and values that are one of a few."""

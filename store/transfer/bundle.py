@@ -59,7 +59,7 @@ from pulsar_admin.store.codec.ledgermetadata import (
 )
 from pulsar_admin.store.codec.managedledger import LedgerInfo, decode_managed_ledger, encode_managed_ledger
 from pulsar_admin.store.codec.packages import decode_log_segment, stream_of_path
-from pulsar_admin.store.codec.policies import JsonObject, decode_json_object
+from pulsar_admin.store.codec.policies import decode_json_object
 from pulsar_admin.store.codec.rocksvalue import NodeStat
 from pulsar_admin.store.codec.scalable import SegmentState, decode_scalable_topic
 from pulsar_admin.store.codec.schema import IndexEntry, decode_schema_locator, encode_schema_locator
@@ -735,12 +735,9 @@ def _scalable_topic(node: Node, names: Pseudonyms) -> bytes:
     record: dict[str, Any] = {
         key: one for key, one in decoded.record.items() if key in ("epoch", "nextSegmentId", "deleted")
     }
-    record["segments"] = {key: _segment(row, names) for key, row in decoded.record.get("segments", {}).items()}
+    record["segments"] = {key: names.json(row) for key, row in decoded.record.get("segments", {}).items()}
     record["properties"] = _properties(decoded.properties, names)
     return json.dumps(record, separators=(",", ":")).encode()
-
-
-_LEGACY = "legacyTopicName"
 
 
 def _segments(node: Node, names: Pseudonyms) -> bytes:
@@ -749,7 +746,7 @@ def _segments(node: Node, names: Pseudonyms) -> bytes:
     for key, row in decode_json_object(node.value, node.path)["segments"].items():
         state = row.get("state")
         if state in (*SegmentState,):
-            kept[key] = _segment(row, names)
+            kept[key] = names.json(row)
             continue
         is_word = isinstance(state, str) and _STATE.fullmatch(state) is not None
         hashes = {end: row["hashRange"][end] for end in ("start", "end")}
@@ -757,10 +754,6 @@ def _segments(node: Node, names: Pseudonyms) -> bytes:
         kept[key] = {"segmentId": row["segmentId"], "hashRange": hashes, "state": shown}
         break
     return json.dumps({"segments": kept}, separators=(",", ":")).encode()
-
-
-def _segment(row: JsonObject, names: Pseudonyms) -> JsonObject:
-    return {**row, _LEGACY: names.text(row[_LEGACY])} if row.get(_LEGACY) else row
 
 
 _STATE = re.compile("[A-Z_]+")
