@@ -280,6 +280,13 @@ def test_a_stopped_import_of_other_parts_is_named(disks: Path, tmp_path: Path, c
     (tmp_path / "metadata").mkdir()
     (tmp_path / "metadata" / "CURRENT").write_bytes(b"no RocksDB")
     assert cli(*words, "--metadata", tmp_path / "metadata").exit_code == 6
+    for other in ("notes", "meta/data.mdb"):  # somebody else's file, and a damaged one
+        before = (path / other).read_bytes() if (path / other).exists() else b""
+        (path / other).write_bytes(b"")
+        cli(*words, "--zookeeper", disks / "zk").ends(3, "that was stopped")
+        (path / other).write_bytes(before)
+        (path / "notes").unlink(missing_ok=True)
+    (path / "entries").rmdir()
     assert cli(*words, "--zookeeper", disks / "zk", "--no-index").exit_code == 0
     cli(*words, "--metadata", tmp_path / "metadata").ends(3, "that was stopped")
     cli(*words, "--zookeeper", disks / "zk").ends(0)

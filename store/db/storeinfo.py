@@ -111,12 +111,13 @@ def check_new_store(path: Path) -> None:
     """Raise AlreadyExists unless a store can be created at a path: nothing, an empty directory, or a store whose
     creation was interrupted before it had a ``store.json``."""
     if (path.exists() or path.is_symlink()) and (
-        not path.is_dir() or any(not _is_leftover(entry) for entry in path.iterdir())
+        not path.is_dir() or any(not is_leftover(entry) for entry in path.iterdir())
     ):
         raise errors.AlreadyExists(f"{path} exists", hint="name a new directory with --store", path=str(path))
 
 
-def _is_leftover(entry: Path) -> bool:
+def is_leftover(entry: Path) -> bool:
+    """Return whether a stopped creation of a store may have left this file or directory, and it contains nothing."""
     if entry.name == "entries":
         return entry.is_dir() and not any(entry.iterdir())
     if entry.name == "meta":

@@ -40,10 +40,10 @@ from pulsar_admin.store.db.files import (
 from pulsar_admin.store.db.ledger_ids import put_given_meanwhile, put_next_ledger_id
 from pulsar_admin.store.db.locks import writer_lock
 from pulsar_admin.store.db.own_ledgers import find_own_ledgers
-from pulsar_admin.store.db.storeinfo import StoreState, check_new_store, read_store_info
+from pulsar_admin.store.db.storeinfo import StoreState, check_new_store, is_leftover, read_store_info
 from pulsar_admin.store.db.tree import Row, modified_ms, path_and_value
 from pulsar_admin.store.db.unserved import Marks
-from pulsar_admin.store.errors import AlreadyExists, InvalidValue, Refused, SourceChanged
+from pulsar_admin.store.errors import AlreadyExists, IndexCorrupt, InvalidValue, Refused, SourceChanged
 from pulsar_admin.store.facts.cluster import ClusterFacts
 from pulsar_admin.store.files import PRIVATE_DIRECTORY, remove_file
 from pulsar_admin.store.index.build import Advance, Scanning, SeenDigests
@@ -359,10 +359,13 @@ def _check_target(path: Path, layout: Layout, sources: tuple[dict[str, Any], ...
 
 def _is_blank(path: Path) -> bool:
     """Whether an import stopped before it read anything: its source was not there, or refused to be read."""
-    if any((path / "entries").iterdir()):
+    if not all(is_leftover(entry) for entry in path.iterdir() if entry.name != "store.json"):
         return False
-    with open_store(path, unfinished=True) as store, store.read() as txn:
-        return all(txn.last(database) is None for database in DATABASES)
+    try:
+        with open_store(path, unfinished=True) as store, store.read() as txn:
+            return all(txn.last(database) is None for database in DATABASES)
+    except IndexCorrupt:
+        return False
 
 
 def check_outside(path: Path, layout: Layout) -> None:
