@@ -136,7 +136,8 @@ def iter_bookie_facts(
     refused = None if registered is None else refusal(registered, bookie)
     if refused is not None:
         lacking = [path for path in bookie.directories if path.is_dir() and read_cookie(path) is None]
-        kind = Start.COOKIE_MISSING if lacking else Start.COOKIE_REFUSED
+        is_ours = refused["refusal"] in (Refusal.NONE, Refusal.LACKING)
+        kind = Start.COOKIE_MISSING if lacking and is_ours else Start.COOKIE_REFUSED
         yield StartFact(kind, (lacking or bookie.directories)[0], bookie, refused)
     yield from _index_facts(bookie, thorough, read)
     yield from _journal_facts(bookie, thorough)
@@ -172,8 +173,7 @@ def _used(path: Path) -> float:
 
 def has_index_files(bookie: Bookie) -> bool:
     """Whether a bookie has ``.idx`` files and no databases, so that ``store salvage`` refuses it."""
-    indexes = bookie.index_dirs or bookie.ledger_dirs
-    return not any(map(has_database, indexes)) and next(iter_index_files(indexes), None) is not None
+    return not any(map(has_database, bookie.indexes)) and next(iter_index_files(bookie.indexes), None) is not None
 
 
 def _index_facts(bookie: Bookie, thorough: bool, read: Collection[Path]) -> Iterator[StartFact]:

@@ -401,6 +401,9 @@ def test_a_cookie_that_cannot_be_read_is_none(tmp_path: Path, cli: Cli) -> None:
     (bookie.ledger_dirs[0] / "VERSION").write_bytes(b"")
     (fact,) = iter_bookie_facts(bookie, Registered("instance-1", {"b:3181": COOKIE}), thorough=False)
     assert (fact.kind, fact.where) == (Start.COOKIE_MISSING, bookie.ledger_dirs[0])
+    # The cookie of another cluster is no cure, even though a directory has none.
+    (fact,) = iter_bookie_facts(bookie, Registered("instance-2", {"b:3181": COOKIE}), thorough=False)
+    assert fact.kind is Start.COOKIE_REFUSED
     words = ("--zookeeper", world(CLUSTER) / "clean" / "zookeeper", "--bookie", tmp_path / "ledgers")
     refused = cli("--store", tmp_path / "s", "-o", "json", "store", "import", "cluster", *words)
     assert (refused.exit_code, "ID=DIR,DIR" in refused.error["hint"]) == (6, True)
