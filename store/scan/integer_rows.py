@@ -6,7 +6,6 @@ This is the one external sort: sorted runs, written to a temporary file column b
 from __future__ import annotations
 
 import os
-import tempfile
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -128,6 +127,8 @@ class RunFile:
             return SortedRun(rows, tuple(columns))
         try:
             if self._file is None:
+                import tempfile  # few sorts are that large
+
                 self._file = tempfile.TemporaryFile(prefix="pulsar-admin-sort-")  # noqa: SIM115 — closed in __exit__
             offset, width, kind = self._end, 0, np.dtype(np.int64)
             for column in columns:  # one after the other: made when its turn comes, it is in memory no longer
