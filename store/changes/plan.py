@@ -203,7 +203,7 @@ def _apply(store: Store, txn: Txn, plan: Plan, now_ms: int) -> int:
             if step.database == "tree":
                 _apply_tree_step(txn, reader, step)
             else:
-                txn.set(step.database, step.key, step.after)
+                txn.put_or_delete(step.database, step.key, step.after)
     reports = tuple(part.as_json() for place, part in enumerate(plan.parts) if place not in plan.untouched)
     return audit_log.append_change(txn, now_ms, plan.command, reports, plan.steps, plan.undoes)
 
@@ -214,7 +214,7 @@ def _apply_tree_step(txn: Txn, reader: EntryReader, step: audit_log.Step) -> Non
     if txn.view("base", step.key) is None:  # later changes keep the imported row: exports compare with that
         txn.put("base", step.key, step.before or b"")
     old = set(references(txn, reader, before)) if before else set()
-    txn.set("tree", step.key, step.after)
+    txn.put_or_delete("tree", step.key, step.after)
     # After the write: of the cursor of compaction, ``references`` reads the tree.
     new = set(references(txn, reader, after)) if after else set()
     for ledger_id, owner in old - new:

@@ -189,7 +189,7 @@ class Txn:
     def put(self, database: str, key: bytes, value: bytes) -> None:
         self._txn.put(key, sealed(key, value), db=self._handles[database])
 
-    def set(self, database: str, key: bytes, value: bytes | None) -> None:
+    def put_or_delete(self, database: str, key: bytes, value: bytes | None) -> None:
         """Write a row, or with None for its value delete it."""
         if value is None:
             self.delete(database, key)

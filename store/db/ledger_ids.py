@@ -43,7 +43,7 @@ def find_next_ledger_id(txn: Txn) -> int | None:
 
 def put_next_ledger_id(txn: Txn, next_id: int | None) -> None:
     """Store the metadata's next ledger id, None: unknown."""
-    txn.set("state", _ROW, None if next_id is None else b"%d" % next_id)
+    txn.put_or_delete("state", _ROW, None if next_id is None else b"%d" % next_id)
 
 
 def find_given_meanwhile(txn: Txn) -> range:
@@ -60,7 +60,7 @@ def find_given_meanwhile(txn: Txn) -> range:
 
 def put_given_meanwhile(txn: Txn, next_id: int | None) -> None:
     """Store the next ledger id that the metadata had after the files were read; None: nothing is stored."""
-    txn.set("state", _MEANWHILE, None if next_id is None else b"%d" % next_id)
+    txn.put_or_delete("state", _MEANWHILE, None if next_id is None else b"%d" % next_id)
 
 
 def find_deleted(txn: Txn) -> Set[int]:

@@ -101,7 +101,7 @@ def decode_owners(ledger_id: int, row: bytes) -> tuple[Owner, ...]:
 
 def put_owners(txn: Txn, ledger_id: int, owners: tuple[Owner, ...]) -> None:
     """Set the owners of a ledger; without owners the row is removed."""
-    txn.set("owners", ledger_key(ledger_id), encode_owners(owners) if owners else None)
+    txn.put_or_delete("owners", ledger_key(ledger_id), encode_owners(owners) if owners else None)
 
 
 def encode_owners(owners: Iterable[Owner]) -> bytes:

@@ -79,7 +79,7 @@ def read_misled_bookies(txn: Txn) -> frozenset[str]:
 def put_misled_bookies(txn: Txn, bookies: Iterable[str]) -> None:
     """Write the bookies whose index has a location without the entry's record."""
     ids = sorted(bookies)
-    txn.set("state", _MISLED, json.dumps(ids).encode() if ids else None)
+    txn.put_or_delete("state", _MISLED, json.dumps(ids).encode() if ids else None)
 
 
 def files_with_rows(txn: Txn, kind: bytes) -> set[int]:

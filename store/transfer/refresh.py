@@ -296,7 +296,7 @@ def _restore_altered(store: Store, layout: Layout, warn: imports.Warn) -> None:
 
     def work(txn: Txn) -> None:
         for key, row in rows.items():
-            txn.set("tree", key, row)
+            txn.put_or_delete("tree", key, row)
         _begin(txn)  # the owners of ledgers must follow the new rows
 
     store.write(work)
@@ -433,7 +433,7 @@ def _finish(store: Store, txn: Txn, options: RefreshOptions, result: RefreshResu
 def _take_tree(store: Store, txn: Txn, tree: _NewTree) -> None:
     """Write the source's metadata changes into the store, and update the owners of ledgers."""
     for key, row in tree.rows.items():
-        txn.set("tree", key, row)
+        txn.put_or_delete("tree", key, row)
         txn.delete("base", key)
     if tree.rows:
         _begin(txn)
