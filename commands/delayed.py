@@ -63,7 +63,7 @@ delaying = together(
 def waiting_for(
     app: App, selection: TopicSelection, subscription: str | None
 ) -> Iterator[tuple[EntryReader, Iterator[Waiting]]]:
-    """Yield a reader and the delayed messages of each selected subscription that has any.
+    """Open a reader and the delayed messages of each selected subscription that has any.
 
     With --verbose, prints a note about each subscription without an index and about unknown values.
     """

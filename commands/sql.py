@@ -98,7 +98,7 @@ def _opened(app: App) -> Iterator[OpenQuery]:
 
 @contextmanager
 def _tables_of(app: App) -> Iterator[tuple[StoreTables | ExportedTables, EntryReader | None]]:
-    """Yield the store's tables and the reader of its snapshot, or the tables of --tables and None."""
+    """Open the store's tables and the reader of its snapshot, or the tables of --tables without a reader."""
     if app.settings.tables is not None:
         from pulsar_admin.store.tables.catalog import ExportedTables
         from pulsar_admin.store.tables.folder import Folder

@@ -63,7 +63,7 @@ class App(Running):
     def scan(
         self, reader: EntryReader, size_bytes: int, label: str, *, unused: str = INDEX_ANSWERS
     ) -> Iterator[EntryReader]:
-        """Yield a reader of the same snapshot that scans as ``scanning`` says; all objects use it in the block."""
+        """Open a reader of the same snapshot that scans as ``scanning`` says; all objects use it in the block."""
         with (
             self.scanning(size_bytes, label, [], unused=unused) as how,
             self.session.asked_of(reader.scanning_on(*how)) as scanning,

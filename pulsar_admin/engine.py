@@ -212,7 +212,7 @@ class Choice(NamedTuple):
 
 @contextmanager
 def choose_engine(settings: Settings, size_bytes: int, failed: list[FailedSlice], results: Results) -> Iterator[Choice]:
-    """Yield the engine for scanning ``size_bytes``, and close it at the end; slices without a result are added to ``failed``.
+    """Choose the engine for scanning ``size_bytes``, and close it at the end; slices without a result are added to ``failed``.
 
     ``results``: see ``SparkOnDemand``. Raises LimitExceeded if ``--memory`` is too small to scan anything.
     """

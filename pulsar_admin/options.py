@@ -52,7 +52,7 @@ _APP = "pulsar_admin.app"
 
 
 class ColumnsOf(click.Choice[str]):
-    """The tools whose column names are accepted; an earlier version had some more."""
+    """The tools whose column names are accepted; 0.1 had more, which are refused with a hint."""
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class DefaultSource(DataSource):
-    """Registers ``pulsar_entries`` without filter pushdown, which only ``pulsar_admin.register`` can enable."""
+    """Creates ``pulsar_entries`` without filter pushdown, which only ``pulsar_admin.register`` can enable."""
 
     def __new__(cls, options: dict[str, str]) -> PulsarEntries:  # type: ignore[misc]
         from pulsar_admin.store.scan.datasource import PulsarEntries

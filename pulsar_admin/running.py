@@ -268,7 +268,7 @@ class Running(Results):
 
     @contextmanager
     def opened(self, *, unindexed: bool = False) -> Iterator[Store]:
-        """Yield the store, which stays open for reading until the command ends."""
+        """Hand out the store, which stays open for reading until the command ends."""
         yield self.unindexed_store if unindexed else self.store
 
     def writing(self, *, beside_readers: bool = False) -> Store:
@@ -288,7 +288,7 @@ class Running(Results):
 
     @contextmanager
     def warnings(self) -> Iterator[Callable[[str], None]]:
-        """Yield the function that prints a warning at once."""
+        """Hand out the function that prints a warning at once."""
         yield self.warn
 
     def warn_of_broken(self, txn: Txn, names: Iterable[TopicName]) -> None:
@@ -331,7 +331,7 @@ class Running(Results):
     def scanning(
         self, size_bytes: int, label: str, problems: list[errors.StoreError], *, unused: str = INDEX_ANSWERS
     ) -> Iterator[Scanning]:
-        """Yield the engine that the settings choose for scanning about ``size_bytes``, with progress if there is a label.
+        """Choose the engine and the progress (none without a label) for scanning about ``size_bytes``, by the settings.
 
         Unreadable slices are left out, listed at the end, and make the exit code 1; without a label they end the scan.
         ``unused``: see ``bulk``.
@@ -347,7 +347,7 @@ class Running(Results):
 
     @contextmanager
     def engine(self, problems: list[errors.StoreError], size_bytes: int = 0) -> Iterator[Engine | None]:
-        """Yield the engine as ``bulk``, but None with ``--max-rate``, which is refused with ``--spark`` (InvalidValue)."""
+        """Choose the engine as ``bulk``, but None with ``--max-rate``, which is refused with ``--spark`` (InvalidValue)."""
         if PACE.is_limited:  # other processes would each read as fast
             if self.settings.spark:
                 raise errors.InvalidValue(
@@ -360,7 +360,7 @@ class Running(Results):
 
     @contextmanager
     def bulk(self, size_bytes: int = 0, *, unused: str = INDEX_ANSWERS) -> Iterator[Engine | None]:
-        """Yield the engine for scanning about ``size_bytes``.
+        """Choose the engine for scanning about ``size_bytes``.
 
         Spark with ``--spark``, started by the first slice; processes for ``--jobs`` and for much data; otherwise None:
         this process. Afterwards it reports failed slices, and that Spark was not used, with the reason ``unused``.

@@ -330,11 +330,11 @@ class TopicName(Answer, frozen=True, order=True):
         return f"{self.path}/{encode_name(cursor)}"
 
     def pending_ack(self, subscription: str) -> TopicName:
-        """The topic that logs a subscription's acknowledgements in transactions, as brokers from 4.2 on name it."""
+        """Return the topic that logs a subscription's acknowledgements in transactions, as brokers from 4.2 on name it."""
         return self.pending_acks(subscription)[0]
 
     def pending_acks(self, subscription: str) -> list[TopicName]:
-        """The topics that may log a subscription's acknowledgements in transactions, the newest brokers' name first."""
+        """Return the topics that may log a subscription's acknowledgements in transactions, the newest brokers' name first."""
         return [TopicName(self.namespace, name) for name in pending_ack_names(self.local_name, subscription)]
 
     @property

@@ -111,7 +111,7 @@ class Program:
 
     @contextmanager
     def engine(self, problems: list[StoreError], size_bytes: int = 0) -> Iterator[Engine | None]:
-        """Yield the engine for scans of about ``size_bytes``: Spark, processes, or None for this process.
+        """Open the engine for scans of about ``size_bytes``: Spark, processes, or None for this process.
 
         Unreadable data is listed in ``problems`` at the end, each with a warning. Raises InvalidValue for Spark if reading is bounded,
         MissingComponent.
@@ -167,7 +167,7 @@ class Program:
 
     @contextmanager
     def warnings(self) -> Iterator[Callable[[str], None]]:
-        """Yield the function that reports warnings about work that writes."""
+        """Hand out a function for warnings about work that writes; they are reported at the end of the block."""
         texts: list[str] = []
         yield texts.append
         warn_partial(texts)

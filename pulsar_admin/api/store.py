@@ -590,7 +590,7 @@ def iter_check(session: Session, *, deep: bool) -> Iterator[Finding]:
 
 @contextmanager
 def _looking(session: Session, label: str, *, deep: bool) -> Iterator[diagnosing.Look]:
-    """Yield the reader, engine and progress for diagnosing the whole store."""
+    """Open the reader, engine and progress for diagnosing the whole store."""
     with session.opened() as store, open_reader(store) as reader:
         total, unit = diagnosing.extent_of_look(reader.txn, deep=deep)
         with session.engine([], total if deep else 0) as engine, session.progress(total, unit, label) as advance:

@@ -254,7 +254,7 @@ def store_of_bundle(session: Session, file: Path, path: Path) -> bundles.BundleI
 def _bringing(
     session: Session, size_bytes: int, label: str
 ) -> Iterator[tuple[Engine | None, Callable[[int], None], Callable[[str], None]]]:
-    """Yield the engine that scans new files, and the functions for progress and for warnings."""
+    """Open the engine that scans new files, and hand out the functions for progress and for warnings."""
     with (
         session.warnings() as warn,
         session.engine([], size_bytes) as engine,

@@ -585,7 +585,7 @@ Json = Mapping[str, Any]  # Any: JSON values
 class BrokerMove(Answer, frozen=True):
     """The position to which a broker would move the cursor.
 
-    ``entries``: how many more entries it passes, below 0: fewer.
+    ``entries``: how many more entries than this toolkit it would redeliver or, if the move expires, drop; below 0: fewer.
     """
 
     mark_delete: Position = field(name="markDeletePosition")

@@ -37,7 +37,7 @@ DEFAULT_RULES = IndexRules()
 
 
 def default_tick_ms(granularity_ms: int) -> int:
-    """Return the default tick: 1 s; more if a partition would have too many ticks, less in a narrow one."""
+    """Return the default tick: 1 s; more whole seconds if a partition would have too many ticks, less in a narrow one."""
     seconds = max(1, -(-granularity_ms // (SLOTS_MAX * 1000)))
     return min(seconds * 1000, granularity_ms)
 

@@ -66,12 +66,12 @@ class LogBatch(NamedTuple):
 
     @property
     def is_good(self) -> Array:
-        """Return a mask of the records with a correct digest (bool each)."""
+        """The mask of the records with a correct digest (bool each)."""
         return has_good_digest(self.rows)
 
     @property
     def locations(self) -> Array:
-        """Return the locations of the records as the index stores them (i64 each)."""
+        """The locations of the records as the index stores them (i64 each)."""
         places: Array = (self.log_id << 32) + self.rows["offset"] + 4
         return places
 

@@ -153,7 +153,7 @@ class StorageForecast(Struct, frozen=True):
 
     @property
     def frees_bytes(self) -> int:
-        """Return how many bytes become free on the disk of the logs."""
+        """How many bytes become free on the disk of the logs."""
         return sum(log.frees_bytes for log in self.logs) + sum(size for _, size in self.others())
 
     def others(self) -> Iterator[tuple[str, int]]:

@@ -114,7 +114,7 @@ def apply_load(store: Store, source: EntryDump, options: LoadOptions, advance: A
 def _topics(
     txn: Txn, source: EntryDump, options: LoadOptions, found: list[LoadedTopic]
 ) -> Iterator[tuple[LoadedTopic, Iterator[EntryRows]]]:
-    """Yield each topic of a dump under its new name, with its entries; each is also appended to ``found``."""
+    """Yield each topic of a dump under the name that it gets, with its entries; each is also appended to ``found``."""
     for name, stream in source.topics():
         if options.topic is not None and found:
             raise InvalidValue(

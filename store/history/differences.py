@@ -47,7 +47,7 @@ class Difference(NamedTuple):
 
     @property
     def change(self) -> str:
-        """Return ``created``, ``deleted`` or ``changed``."""
+        """``created``, ``deleted`` or ``changed``."""
         return "created" if self.before is None else "deleted" if self.after is None else "changed"
 
 

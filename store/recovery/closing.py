@@ -124,7 +124,7 @@ def _ensembles(txn: Txn, ledger_id: int, held: Mapping[str, Array], last: int) -
 
 
 def explain_holders(holders: Sequence[frozenset[str]]) -> list[EnsembleFit]:
-    """Return ensembles whose round robin explains the holders: for each number of copies that needs fewest of them."""
+    """Return the shortest lists of ensembles whose round robin explains the holders, at most one per write quorum."""
     # Many short ledgers have the same holders: their explanation is cached.
     return [*(_explain_few(tuple(holders)) if len(holders) <= _FEW else _explain(holders))]
 

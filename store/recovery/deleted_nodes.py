@@ -158,7 +158,7 @@ class PastTopic(Struct, frozen=True):
 
     @property
     def managed(self) -> ManagedLedger:
-        """Return the topic's ManagedLedgerInfo, decoded from ``value``; raises MetadataCorrupt."""
+        """The topic's ManagedLedgerInfo, decoded from ``value``; raises MetadataCorrupt."""
         return decode_managed_ledger(self.value, self.name.path)
 
 

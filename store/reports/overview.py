@@ -381,7 +381,7 @@ def _facts_of(reader: EntryReader, topic: str, subscription: str, now_ms: int) -
 
 
 def read_backlog(facts: SubscriptionFacts) -> Backlog:
-    """Return the backlog of a subscription, with the age of its first entry."""
+    """Return the backlog of a subscription, with the age of its first entry; raises the errors of reading its ``facts``."""
     position, mark_delete = facts.oldest, facts.cursor.mark_delete
     oldest_ms, source = (None, "") if position is None else find_publish_ms(facts.of.reader, position)
     return Backlog(

@@ -134,7 +134,7 @@ class Stranger(Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """Return the sentence about this bookie."""
+        """The sentence about this bookie."""
         rest = "it is not read" if self.is_foreign else "none of its entries replaces another bookie's"
         return f"{self.reason}; {rest}"
 

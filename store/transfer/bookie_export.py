@@ -81,7 +81,7 @@ class CookieWritten(Answer, frozen=True):
 
 
 class BookieExportReport(Answer, frozen=True):
-    """What was written to bookies, or with ``dry_run`` would be. ``change``: its number in the audit log, if any."""
+    """What was written to bookies, or with ``dry_run`` would be. ``change``: its number in the audit log, None if nothing changed."""
 
     ledgers: tuple[LedgerPlaced, ...]
     written: tuple[DirectoryWritten, ...]

@@ -140,7 +140,7 @@ class FindingCount(Answer, frozen=True):
 
 
 class BundleReport(Answer, frozen=True):
-    """What a bundle holds. ``left_out``: nodes without information on topics, cursors, ledgers; ``names``: a file."""
+    """What a bundle holds. ``left_out``: nodes without information on topics, cursors, ledgers; ``names``: the file of pseudonyms."""
 
     bundle: str
     names: str
