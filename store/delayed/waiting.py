@@ -117,7 +117,9 @@ class TimeWheel:
         The caller may stop the iteration anywhere: the next call continues after the last slot yielded. Nothing is
         yielded if the clock goes back.
         """
-        while self._current is not None or self._open(None, now_ms):
+        if self._current is None:
+            self._open(None, now_ms)
+        while True:
             window = self._current
             assert window is not None
             while self._overdue:
@@ -138,18 +140,14 @@ class TimeWheel:
                 if self._next is None and now_ms - window.start_ms >= self._rules.granularity_ms // 2:
                     self._next = self._load(window.end_ms)
                 return
-            if not self._open(window, now_ms):
-                return
+            self._open(window, now_ms)
 
-    def _open(self, before: _Window | None, now_ms: int) -> bool:
-        """Make the next window current: that of the next message after ``before``, at the latest that of ``now_ms``.
-
-        Always returns True.
-        """
+    def _open(self, before: _Window | None, now_ms: int) -> None:
+        """Make the next window current: that of the next message after ``before``, at the latest that of ``now_ms``."""
         start_ms = LONG_MIN if before is None else before.end_ms
         if before is not None and self._next is not None and self._next.start_ms == before.end_ms:
             self._current, self._next = self._next, None
-            return True
+            return
         width = self._rules.granularity_ms
         here = now_ms // width * width
         first = self._source.next_time_ms(start_ms)
@@ -157,7 +155,6 @@ class TimeWheel:
         if before is not None:
             first = max(first, before.end_ms)
         self._current, self._next = self._load(first), None
-        return True
 
     def _load(self, start_ms: int) -> _Window:
         rows = self._source.load(start_ms, start_ms + self._rules.granularity_ms)
