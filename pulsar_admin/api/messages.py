@@ -129,7 +129,7 @@ class Messages(Batches):
     """
 
     def __init__(self, session: Session, names: Choose, query: MessageQuery, where: str = "") -> None:
-        super().__init__(session, self._read_schema, lambda *how: self._selected(*how).batches())
+        super().__init__(session, self._read_schema, lambda *how: self._noted(*how).batches())
         self._names = names
         self._query = query
         self._where = where
@@ -166,14 +166,13 @@ class Messages(Batches):
         return self._read_by(SelectedMessages.as_admin_shows)
 
     def _read_by(self, form: Callable[[SelectedMessages], Generator[Item, None, None]]) -> Iterator[Item]:
-        return self._read(lambda reader, problems: form(self._selected(reader, problems)))
+        return self._read(lambda reader, problems: form(self._noted(reader, problems)))
 
-    def _read(self, source: BatchSource[Item]) -> Iterator[Item]:
-        def noted(reader: EntryReader, problems: list[StoreError]) -> Generator[Item, None, None]:
-            self._session.warn(self._selected(reader, problems).outside())
-            return source(reader, problems)
-
-        return super()._read(noted)
+    def _noted(self, reader: EntryReader, problems: list[StoreError]) -> SelectedMessages:
+        """Return the messages, with a warning if a position lies beyond all ledgers."""
+        selected = self._selected(reader, problems)
+        self._session.warn(selected.outside())
+        return selected
 
     def _selected(self, reader: EntryReader, problems: list[StoreError]) -> SelectedMessages:
         names = [*dict.fromkeys(self._names(reader.txn))]
