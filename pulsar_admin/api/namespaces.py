@@ -413,8 +413,8 @@ class Namespace(PolicyPlans):
         is_meant, fail = resources.within(self._name, bundle), self._session.fail
         of_topics = kind.command.replace("namespaces", "topics")
         with self._session.reader() as reader:
-            cursors_there = cursors.iter_namespace_cursors(reader, self._name, subscription, fail, is_meant, of_topics)
-            chosen = list(self._session.each(cursors_there, lambda one: one))
+            candidates = cursors.iter_namespace_cursors(reader, self._name, subscription, fail, is_meant, of_topics)
+            chosen = list(self._session.each(candidates, lambda one: one))
             return plan_of(make(reader, kind, chosen, self._session.clock_ms), reader.txn)
 
     def enable_delayed(self, granularity: Width = "5m", tick: Width | None = None, *, split: bool = False) -> Plan:

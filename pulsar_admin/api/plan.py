@@ -89,8 +89,8 @@ class Plan(Struct, frozen=True):
 
     def __repr__(self) -> str:
         if not isinstance(self._plan, store_plans.Plan):  # what it would do may take long to find
-            of = self._request and (self._request.made_of or self._request.values)
-            return bracketed(f"plan: {self.command}{f' of {_shown(of)}' if of else ''}")
+            subject = self._request and (self._request.made_of or self._request.values)
+            return bracketed(f"plan: {self.command}{f' of {_shown(subject)}' if subject else ''}")
         return bracketed(f"plan: {changes.change_words(self._plan.preview())}")
 
     def _repr_html_(self) -> str:

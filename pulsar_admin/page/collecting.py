@@ -247,10 +247,10 @@ def _delays(facts: SubscriptionFacts, most: int) -> tuple[Array, Array] | None:
     """Return ranks and due times of delayed messages; empty if delays are disabled, None for over ``most`` backlog entries."""
     if facts.pending_entries > most:
         return None
-    of = facts.of
-    in_force = find_delivery(of.reader.txn, of.topic.name)
+    reader, topic = facts.of.reader, facts.of.topic
+    in_force = find_delivery(reader.txn, topic.name)
     is_on = in_force is None or in_force.delivery.active
-    return delayed_ranks(of.reader, of.topic, facts.pending if is_on else (), of.now_ms)
+    return delayed_ranks(reader, topic, facts.pending if is_on else (), facts.of.now_ms)
 
 
 def _charts_of_due(due: Sequence[_Waits], most: int) -> Iterator[Due]:

@@ -123,7 +123,7 @@ def find_changed(differences: Iterable[Difference], sides: tuple[Side, Side], *,
     for difference in differences:
         if not passing and (is_passing(difference.path) or _is_between(difference)):
             continue
-        if difference.before == difference.after and not _moved(difference, sides):
+        if difference.before == difference.after and _move(difference, sides) is None:
             continue
         groups.setdefault(_belongs_to(difference), []).append(difference)
     for (_, kind, name), nodes in sorted(groups.items(), key=lambda item: item[0]):
@@ -135,15 +135,13 @@ def _is_between(difference: Difference) -> bool:
     return not difference.before and not difference.after and names.topic_of_path(difference.path) is None
 
 
-def _moved(difference: Difference, sides: tuple[Side, Side]) -> bool:
-    """Whether a cursor whose node has the same value in both trees has different positions there."""
+def _move(difference: Difference, sides: tuple[Side, Side]) -> tuple[names.Position, names.Position] | None:
+    """Return the mark-delete positions of a cursor that moved between the trees; None if one is unknown."""
     if difference.before is None or difference.after is None:
-        return False
-    was, now = (
-        sides[0].position(difference.path, difference.before),
-        sides[1].position(difference.path, difference.after),
-    )
-    return was is not None and now is not None and was != now
+        return None
+    was = sides[0].position(difference.path, difference.before)
+    now = sides[1].position(difference.path, difference.after)
+    return None if was is None or now is None or was == now else (was, now)
 
 
 def _belongs_to(difference: Difference) -> tuple[int, str, str]:
@@ -215,14 +213,10 @@ def _part_words(parts: list[Difference]) -> Iterator[str]:
 
 
 def _cursor_words(difference: Difference, ledgers: list[LedgerInfo], sides: tuple[Side, Side]) -> str:
-    if difference.before is None or difference.after is None:
+    move = _move(difference, sides)
+    if move is None:
         return describe(difference.path, difference.before, difference.after)
-    was, now = (
-        sides[0].position(difference.path, difference.before),
-        sides[1].position(difference.path, difference.after),
-    )
-    if was is None or now is None or was == now:
-        return describe(difference.path, difference.before, difference.after)
+    was, now = move
     known = was.ledger_id == now.ledger_id or {was.ledger_id, now.ledger_id} <= {one.ledger_id for one in ledgers}
     passed = entries_between(ledgers, was, now)
     moved = f"mark-delete {was} → {now}"

@@ -320,8 +320,8 @@ def find_subscriptions(acks: LedgerEvidence, evidence: Iterable[LedgerEvidence])
     candidates: list[frozenset[str]] = []
     for log in evidence:
         if log.kind == TRANSACTIONS:
-            of = (log.txns[txn] for txn in acks.txns if txn in log.txns)
-            candidates += [names for texts in of if (names := frozenset(text for text in texts if "\0" in text))]
+            shared = (log.txns[txn] for txn in acks.txns if txn in log.txns)
+            candidates += [names for texts in shared if (names := frozenset(text for text in texts if "\0" in text))]
     return sorted(frozenset.intersection(*candidates)) if candidates else []
 
 

@@ -51,7 +51,7 @@ def close_ledger(reader: EntryReader, ledger_id: int, custom: Mapping[str, bytes
     assert ledger.sums is not None
     # The last add confirmed, from which a recovery finds the end, may be after every entry that is left.
     last = min(ledger.last_entry_id, ledger.sums.last_entry)
-    write_quorum, segments = _ensembles(txn, ledger_id, read_bookies_of(txn, ledger_id), last)
+    write_quorum, segments = _ensembles(txn, read_bookies_of(txn, ledger_id), last)
     length, digest = _end_of(reader, ledger_id, last, ledger.sums.payload_bytes)
     metadata = closed_over(segments, write_quorum, last, length, custom, digest)
     here = ledger.sums.entries
@@ -89,7 +89,7 @@ class EnsembleFit(Struct, frozen=True):
     deviating: int
 
 
-def _ensembles(txn: Txn, ledger_id: int, held: Mapping[str, Array], last: int) -> tuple[int, tuple[Segment, ...]]:
+def _ensembles(txn: Txn, held: Mapping[str, Array], last: int) -> tuple[int, tuple[Segment, ...]]:
     """Return (write quorum, ensembles): each entry's bookies are those that have it, filled up with others if copies are missing.
 
     Entries may have fewer copies than the quorum, because bookies are gone, or more: ``bookkeeper shell recover`` copies a whole

@@ -336,19 +336,18 @@ def _check_target(path: Path, layout: Layout, sources: tuple[dict[str, Any], ...
     import, unfinished. Raises AlreadyExists."""
     if (path / "store.json").exists():
         info = read_store_info(path)
-        is_whole = info.state is StoreState.READY
-        if not is_whole and [*map(source_place, info.sources)] == [*map(source_place, sources)]:
-            return False
-        if not is_whole and not _is_blank(path):
-            raise AlreadyExists(
-                f"{path} is an import of {', '.join(str(source['path']) for source in info.sources)} that was stopped",
-                hint="run that import again, remove the directory, or name a new one with --store",
-                path=str(path),
-            )
-        if is_whole:
+        if info.state is StoreState.READY:
             raise AlreadyExists(
                 f"{path} is a store already",
                 hint="name a new directory with --store; or update this one: pulsar-admin store refresh",
+                path=str(path),
+            )
+        if [*map(source_place, info.sources)] == [*map(source_place, sources)]:
+            return False
+        if not _is_blank(path):
+            raise AlreadyExists(
+                f"{path} is an import of {', '.join(str(source['path']) for source in info.sources)} that was stopped",
+                hint="run that import again, remove the directory, or name a new one with --store",
                 path=str(path),
             )
     else:
