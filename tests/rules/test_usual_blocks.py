@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pulsar_admin.store.db.environment import Store, Txn, open_store
+from pulsar_admin.store.db.environment import Txn, open_store
 from pulsar_admin.store.errors import StoreError
 from pulsar_admin.store.facts import file_sums
 from pulsar_admin.store.facts.cluster import ClusterFacts
@@ -33,10 +33,10 @@ def _judged(store: Path, many_rows: int, monkeypatch: pytest.MonkeyPatch) -> tup
         txn = reader.txn
         with txn.passing_altered():
             found = [repr(one) for one in INDEX_SWEEPS[0].judge(ClusterFacts(reader))]
-            return [*found, *_sums(opened, txn)], sum(one.usual for one in passes)
+            return [*found, *_sums(txn)], sum(one.usual for one in passes)
 
 
-def _sums(store: Store, txn: Txn) -> list[str]:
+def _sums(txn: Txn) -> list[str]:
     sums = []
     for ask in (
         lambda: journal_only(txn),
@@ -51,7 +51,7 @@ def _sums(store: Store, txn: Txn) -> list[str]:
 
 def _compare(store: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[int, list[str]]:
     with open_store(store) as opened, open_reader(opened) as reader:  # by nothing that another pass keeps
-        sums = _sums(opened, reader.txn)
+        sums = _sums(reader.txn)
     each, none = _judged(store, _NEVER, monkeypatch)
     many, usual = _judged(store, 0, monkeypatch)
     assert (none, many) == (0, each)
