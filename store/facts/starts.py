@@ -35,11 +35,11 @@ from pulsar_admin.store.sources.bookies import (
     read_marks,
     with_own_journals,
 )
-from pulsar_admin.store.sources.index_places import iter_index_files
+from pulsar_admin.store.sources.index_places import has_database, iter_index_files
 from pulsar_admin.store.sources.journals import find_stop, is_first_journal_missing
 from pulsar_admin.store.sources.rocksdb import is_rocksdb
 from pulsar_admin.store.sources.rocksopen import check_pairs, open_links
-from pulsar_admin.store.sources.storage import DATABASES, LEDGERS, has_database
+from pulsar_admin.store.sources.storage import DATABASES, LEDGERS
 from pulsar_admin.store.sources.zookeeper import ServerFiles, SnapshotFile, iter_log_files, iter_snapshot_files
 
 FULL = 0.95
@@ -173,13 +173,13 @@ def _used(path: Path) -> float:
 
 def has_index_files(bookie: Bookie) -> bool:
     """Whether a bookie has ``.idx`` files and no databases, so that ``store salvage`` refuses it."""
-    return not any(map(has_database, bookie.indexes)) and next(iter_index_files(bookie.indexes), None) is not None
+    return not has_database(bookie) and next(iter_index_files(bookie.indexes), None) is not None
 
 
 def _index_facts(bookie: Bookie, thorough: bool, read: Collection[Path]) -> Iterator[StartFact]:
     indexes = bookie.indexes
     logs = {log: len(read_bookie_directory(log).logs) for log in bookie.ledger_dirs if log.is_dir()}
-    if not any(map(has_database, indexes)) and not _is_emptied(bookie.index_dirs):
+    if not has_database(bookie) and not _is_emptied(bookie.index_dirs):
         return  # it may have been copied without: that is unknown
     for index, log in zip(indexes, bookie.ledger_dirs, strict=False):
         for database in (index / name for name in DATABASES):
