@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Unpack
+from typing import IO, TYPE_CHECKING, Any, TypeVar, Unpack
 
 from pulsar_admin import arguments
 from pulsar_admin.api.ledgers import Ledger, Recoveries, verdicts_of
@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from pulsar_admin.store.dump import source as dumps
     from pulsar_admin.store.facts import orphans as orphan_facts
     from pulsar_admin.store.facts import vanished
+    from pulsar_admin.store.facts.parts import Tally
     from pulsar_admin.store.index.rebuild import RebuildResult
     from pulsar_admin.store.model import coverage
     from pulsar_admin.store.model.broken import Missing
@@ -96,6 +97,8 @@ else:
     ledger_reports, metric_reports, scalable_reports = laters("pulsar_admin.store.reports", "ledgers overview scalable")
     summaries, usages = laters("pulsar_admin.store.reports", "summary usage")
     cataloguing, refreshing = laters("pulsar_admin.store.transfer", "cataloguing refresh")
+
+Found = TypeVar("Found")
 
 
 @arguments.checked
@@ -296,10 +299,8 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
         ``check`` says whether ``findings`` counts the findings of ``doctor`` (else None); default: unless the store is
         large. Raises InvalidValue, IndexCorrupt.
         """
-        with self._session.opened() as store, self._session.progress(None, "topics and ledgers", "overview") as advance:
-            tallies, read = (metric_reports.Totals(top),), metric_reports.read_overview
-            now, processes = self._session.now, self._session.processes
-            return overviews.read_checked(store, now, tallies, read, check=check, advance=advance, processes=processes)
+        tallies = (metric_reports.Totals(top),)
+        return self._read_checked(tallies, metric_reports.read_overview, check, "topics and ledgers", "overview")
 
     def metrics(
         self, *, top: Count = 1000, pattern: str | None = None, delayed: bool = False, check: bool | None = None
@@ -310,12 +311,16 @@ class Store(Transfers, Recoveries, Resources, Columns, Dumps):
         headers of their backlogs. Raises InvalidValue, TopicNotFound if none matches.
         """
         rows = metric_reports.Rows(metric_reports.Chosen(top, pattern, delayed))
-        label = "topics, ledgers and rows", "metrics"
         if pattern is not None:
             self._session.ask(check_pattern, pattern)
-        with self._session.opened() as store, self._session.progress(None, *label) as advance:
-            tallies, read = (metric_reports.Totals(0), rows), metric_reports.read_metrics
-            now, processes = self._session.now, self._session.processes
+        tallies = (metric_reports.Totals(0), rows)
+        return self._read_checked(tallies, metric_reports.read_metrics, check, "topics, ledgers and rows", "metrics")
+
+    def _read_checked(
+        self, tallies: Sequence[Tally], read: overviews.Read[Found], check: bool | None, unit: str, label: str
+    ) -> Found:
+        now, processes = self._session.now, self._session.processes
+        with self._session.opened() as store, self._session.progress(None, unit, label) as advance:
             return overviews.read_checked(store, now, tallies, read, check=check, advance=advance, processes=processes)
 
     def usage(self) -> usages.Usage:

@@ -14,6 +14,8 @@ from pulsar_admin.store.reports.overview import Findings, FindingsOfCode
 from pulsar_admin.store.rules.finding import Finding
 
 _Answer = TypeVar("_Answer")
+Read = Callable[[EntryReader, Now, Findings, Counting, int, Callable[[int], None]], _Answer]
+"""``read_overview`` or ``read_metrics``."""
 CHECKED_NODES = 200_000
 """The doctor looks at every node of the metadata several times: of more it takes as long as somebody who waits for a screen should not."""
 
@@ -22,13 +24,13 @@ def read_checked(
     store: Store,
     now: Now,
     tallies: Sequence[Tally],
-    read: Callable[[EntryReader, Now, Findings, Counting, int, Callable[[int], None]], _Answer],
+    read: Read[_Answer],
     *,
     check: bool | None,
     advance: Callable[[int], None],
     processes: int,
 ) -> _Answer:
-    """Return the answer of ``read`` (``read_overview`` or ``read_metrics``) about a store at ``now``; ``tallies`` count all topics for it.
+    """Return the answer of ``read`` about a store at ``now``; ``tallies`` count all topics for it.
 
     ``check``: whether to check the store; None: only if it has few nodes. ``advance`` gets the topics and ledgers read. ``processes``:
     how many to use, with this one; 0: one per core. Raises IndexCorrupt.
