@@ -249,7 +249,7 @@ def alone_at(path: Path) -> Iterator[None]:
 
 def _unfinished(path: Path) -> Path:
     """Return the temporary name beside ``path`` for an incomplete file; raises AlreadyExists if ``path`` has no name
-    (``/``)."""
+    (``.``, ``/``)."""
     if not path.name:
         raise_write_error(OSError(errno.EEXIST, os.strerror(errno.EEXIST)), path)
     return path.with_name(f".{path.name}.pulsar-admin")
