@@ -29,7 +29,7 @@ from pulsar_admin.store.codec.digest import DIGEST_SIZE, DigestType
 from pulsar_admin.store.codec.entry import Entry, decode_entry
 from pulsar_admin.store.codec.message import EntryHeader, is_chunk
 from pulsar_admin.store.db.environment import Txn, open_store
-from pulsar_admin.store.engine.slices import FileRange
+from pulsar_admin.store.engine.slices import FileRange, filled
 from pulsar_admin.store.model.cursors import iter_ledger_parts
 from pulsar_admin.store.model.messages import ENTRY_ERRORS, Message, MessageReader, ReadOptions, Window
 from pulsar_admin.store.model.reader import EntryReader, open_reader
@@ -39,6 +39,7 @@ from pulsar_admin.store.model.transactions import SegmentStates, read_segment_st
 from pulsar_admin.store.names import (
     EARLIEST,
     LATEST,
+    LONG_MAX,
     SEGMENT,
     FileKind,
     NamespaceName,
@@ -339,12 +340,7 @@ def iter_pieces(
     seen: tuple[Places, ...] = ()
     paths = _Paths(reader, fail=read.fail)
     states = read_segment_states(reader.txn, topic.name) if topic.name.domain == SEGMENT else None
-    runs: list[list[Places]] = [[]]
-    for places in scan.groups():
-        runs[-1].append(places)
-        if not whole and sum(places.bytes for places in runs[-1]) >= read.slice_bytes:
-            runs.append([])
-    runs = [run for run in runs if run]
+    runs = [*filled(scan.groups(), lambda places: places.bytes, LONG_MAX if whole else read.slice_bytes)]
     for run in runs:
         batches = [kept for places in run if len(kept := paths.readable(places))]
         gone += sum(map(len, run)) - sum(map(len, batches))
