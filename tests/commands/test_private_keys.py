@@ -63,8 +63,8 @@ def test_a_wrong_key_costs_the_messages_it_is_not_for_and_reading_goes_on(cli: C
 
 
 def test_entries_are_dumped_as_they_are(cli: Cli) -> None:
-    key = ("--private-key", GOLDEN / "rsa.priv.pem")
-    cli("--store", imported("small", "clean"), "topics", "dump", SECRET, "--level", "entries", *key).ends(2)
+    line = f"topics dump {SECRET} --level entries --private-key {GOLDEN / 'rsa.priv.pem'}"
+    cli.on(imported("small", "clean"), line).ends(2, "--private-key: entries are exact bytes")
 
 
 @pytest.mark.parametrize("given", [False, True], ids=["closed", "opened"])
