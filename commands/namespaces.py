@@ -9,11 +9,10 @@ from pulsar_admin.context import App, Lines, Printed, Result, Shown
 from pulsar_admin.options import NAMESPACE, ParsedType, command, flag
 from pulsar_admin.store import errors
 from pulsar_admin.store.changes.policies import shown_policies
-from pulsar_admin.store.changes.resources import properties_of
 from pulsar_admin.store.codec.java import java_split, java_text
 from pulsar_admin.store.db.delayed_rules import parse_width_ms
 from pulsar_admin.store.names import NamespaceName
-from pulsar_admin.upstream import mirrored
+from pulsar_admin.upstream import mirrored, parse_pairs
 
 
 @command(
@@ -309,7 +308,7 @@ def set_property(app: App, namespace: NamespaceName, key: str, value: str) -> No
 @mirrored("namespaces set-properties", "acme/iot -p owner=ops --dry-run", **_SETS)
 def set_properties(app: App, namespace: NamespaceName, properties: tuple[str, ...]) -> None:
     """Set properties of a namespace and keep the others."""
-    app.change(app.namespace(namespace).set_properties(properties_of(properties)))
+    app.change(app.namespace(namespace).set_properties(parse_pairs(properties)))
 
 
 @mirrored(

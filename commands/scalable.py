@@ -6,13 +6,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from pulsar_admin.commands.topics.lifecycle import parse_pairs
 from pulsar_admin.context import App, Lines, Printed, Result, Shown
 from pulsar_admin.options import Command
 from pulsar_admin.store import errors
 from pulsar_admin.store.codec.java import java_text
 from pulsar_admin.store.names import NamespaceName, TopicName, TopicSelection, parse_scalable
-from pulsar_admin.upstream import mirrored
+from pulsar_admin.upstream import mirrored, parse_pairs
 
 if TYPE_CHECKING:
     from pulsar_admin.store.model.reader import EntryReader

@@ -1,7 +1,7 @@
 """Declaring commands from upstream's own command tree (``pulsar_admin.upstream_list``), which has their options as data."""
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import click
@@ -10,7 +10,7 @@ from pulsar_admin import options
 from pulsar_admin.needs_broker import Need, need_of
 from pulsar_admin.numbers import Number, whole
 from pulsar_admin.store.codec.java import java_split
-from pulsar_admin.store.errors import NeedsBroker
+from pulsar_admin.store.errors import InvalidValue, NeedsBroker
 from pulsar_admin.store.names import INT_MAX, LONG_MIN
 from pulsar_admin.upstream_list import CAPITAL, Json, name_of, upstream_commands
 
@@ -151,6 +151,17 @@ def _parse_map(split: str | None, ctx: click.Context, param: click.Parameter, va
         key, equals, value = part.partition("=")
         if not equals:
             raise click.BadParameter(f"{part!r} is not key=value", ctx, param)
+        found[key] = value
+    return found
+
+
+def parse_pairs(pairs: Iterable[str]) -> dict[str, str]:
+    """Return KEY=VALUE texts as a map (upstream ``CmdBase.parseListKeyValueMap``); raises InvalidValue."""
+    found = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or not key:
+            raise InvalidValue(f"Invalid key value pair '{pair}', valid format like 'a=b'.", value=pair)
         found[key] = value
     return found
 

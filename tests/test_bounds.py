@@ -1493,7 +1493,7 @@ REFUSED: dict[str, list[tuple[Any, str]]] = {
     "store.changes.deleting:_terminal_position": [((N(ledgers=(), name=A_TOPIC),), "has no ledger yet")],
     "store.changes.resources:plan_set_setting": [((None, "maxTenants", "", 0), "the value is empty"),
         ((None, "loadManagerClassName", "x", 0), "Invalid dynamic-config value"), ((None, "x", "1", 0), "non-dynamic configuration")],
-    "store.changes.resources:properties_of": [(([pair],), f"Invalid key value pair '{pair}'") for pair in ("a", "=b")],
+    "upstream:parse_pairs": [(([pair],), f"Invalid key value pair '{pair}'") for pair in ("a", "=b")],
     "store.changes.schemas:_check_definition": [
         ((N(type_name="INT32", definition=b"x"),), "Invalid schema definition data for int32 schema : 'x'")],
     "store.changes.plan:read_plan": [((Path("/"),), "/ cannot be read")],

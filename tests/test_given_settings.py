@@ -54,6 +54,7 @@ _REFUSED = {
     "topics copy plain --from STORE": "--from STORE is this store itself",
     "topics copy plain json --from OTHER --to x": "--to names one topic",
     "topics create x --metadata a": "Invalid key value pair 'a'",
+    "topics create x --metadata =a": "Invalid key value pair '=a'",
     "topics dump plain --interceptors none --directory OUT": "--interceptors: messages have no broker metadata",
     "topics dump plain --level entries --columns pulsar-spark --directory OUT": "other columns are for whole messages alone",
     "topics expire plain -s half -t 1s --forecast 1h -e": "a forecast goes by age: leave out --position and -e",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +23,7 @@ from pulsar_admin.store.errors import (
     TopicNotFound,
 )
 from pulsar_admin.store.names import NamespaceName, TopicName, parse_topic
-from pulsar_admin.upstream import mirrored
+from pulsar_admin.upstream import mirrored, parse_pairs
 
 if TYPE_CHECKING:
     from pulsar_admin.api.plan import Plan
@@ -33,17 +32,6 @@ if TYPE_CHECKING:
 _METADATA = {"metadata": "A property, KEY=VALUE; may be repeated."}
 _CREATES: Any = {"changes": True, "errors": [AlreadyExists, NamespaceNotFound, InvalidValue, StalePlan]}
 _ENDS: Any = {"changes": True, "errors": [TopicNotFound, Refused, StalePlan]}  # Any: keywords of click
-
-
-def parse_pairs(pairs: Sequence[str]) -> dict[str, str]:
-    """Return KEY=VALUE texts as a map (upstream ``CmdBase.parseListKeyValueMap``); raises InvalidValue."""
-    found = {}
-    for pair in pairs:
-        key, equals, value = pair.partition("=")
-        if not equals:
-            raise InvalidValue(f"Invalid key value pair '{pair}', valid format like 'a=b'.", value=pair)
-        found[key] = value
-    return found
 
 
 @mirrored("topics create", "public/default/made -m owner=billing", helps=_METADATA, **_CREATES)

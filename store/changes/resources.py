@@ -796,17 +796,6 @@ def _plan_key(
 # -- properties -------------------------------------------------------------------------------------------------------
 
 
-def properties_of(pairs: Sequence[str]) -> dict[str, str]:
-    """Return KEY=VALUE texts as upstream's ``parseListKeyValueMap`` does; raises InvalidValue."""
-    properties = {}
-    for pair in pairs:
-        key, equals, value = pair.partition("=")
-        if not equals or not key:
-            raise InvalidValue(f"Invalid key value pair '{pair}', valid format like 'a=b'.")
-        properties[key] = value
-    return {key: properties[key] for key in hash_order(properties)}
-
-
 CLEAR_PROPERTIES = "namespaces clear-properties"
 
 
@@ -819,7 +808,8 @@ def plan_properties(
     """
     found = resources.read_policies(txn, namespace)
     old = {} if command == CLEAR_PROPERTIES else found.get("properties") or {}
-    after = {**found, "properties": {key: one for key, one in {**old, **given}.items() if one is not None}}
+    new = old | {key: given[key] for key in hash_order(given)}
+    after = {**found, "properties": {key: one for key, one in new.items() if one is not None}}
     return _plan_key(txn, command, namespace, namespace.policies_path, "properties", found, after, now_ms)
 
 
