@@ -73,7 +73,6 @@ class _Collector:
         self.findings = findings
         self.topics: Largest[_Found] = Largest(limits.topics)
         self.namespaces: dict[str, Rest] = defaultdict(Rest)
-        self.all = Rest()
         self.counts = TopicCounts()
         self.worst: Largest[tuple[str, str]] = Largest(limits.strips)
         self.with_backlog = 0
@@ -111,7 +110,6 @@ class _Collector:
         done_bytes = sum(ledger.size_bytes for ledger in topic.ledgers[: facts.consumed[0]])
         oldest = None if worst is None else SubscriptionFacts(facts, worst).oldest
         standing = _Found(row, oldest, done_bytes)
-        self.all += standing.sums
         self.namespaces[row.namespace] += standing.sums
         self.counts = self.counts.of(topic.name, (cursor for cursor, _ in facts.cursor_readings))
         self.unread += [
@@ -129,11 +127,16 @@ class _Collector:
                     self.with_backlog += 1
                     self.worst.add(backlogs[cursor.name] + 1, (name, cursor.name))
 
+    def all(self) -> Rest:
+        """Return the sums of all topics."""
+        return sum(self.namespaces.values(), Rest())
+
     def left(self, shown: Iterable[_Found]) -> dict[str, Rest]:
         """Return the sums of topics that are not in ``shown``, by namespace."""
+        left = dict(self.namespaces)
         for found in shown:
-            self.namespaces[found.row.namespace] -= found.sums
-        return {name: sums for name, sums in self.namespaces.items() if sums.count}
+            left[found.row.namespace] -= found.sums
+        return {name: sums for name, sums in left.items() if sums.count}
 
 
 def collect_page(
@@ -197,10 +200,11 @@ def _other_standings(found: _Collector, standings: Sequence[Standing]) -> Rest:
 def _other_traffic(found: _Collector, traffic: Sequence[Timeline]) -> Rest:
     shown = {str(one.topic) for one in traffic}
     rows = [one.row for one in found.topics.items() if f"persistent://{one.row.namespace}/{one.row.name}" in shown]
+    everything = found.all()
     return Rest(
-        found.all.count - len(traffic),
-        found.all.entries - sum(row.entries for row in rows),
-        found.all.size_bytes - sum(row.size_bytes for row in rows),
+        everything.count - len(traffic),
+        everything.entries - sum(row.entries for row in rows),
+        everything.size_bytes - sum(row.size_bytes for row in rows),
     )
 
 
@@ -288,7 +292,7 @@ def _traffic(found: _Collector) -> Iterator[Timeline]:
 
 
 def _facts(found: _Collector, due: Iterable[_Waits], disk: DiskBytes) -> Iterator[Fact]:
-    everything = found.all
+    everything = found.all()
     counts = found.counts
     system = f"and {counts.system_topics:,} of the system; " if counts.system_topics else ""
     yield Fact("Topics", f"{counts.topics:,}", f"{system}{everything.entries:,} entries")
