@@ -145,14 +145,18 @@ class _Chunks:
         return self._read[rank]
 
     def around(self, rank: int) -> Mapping[str, Mapping[int, int]]:
-        """Return uuid of message → chunk number → rank, for the chunks from ``rank`` on and earlier ones of the same messages.
+        """Return message → chunk number → rank, for the chunks from ``rank`` on and earlier ones of the same messages.
 
-        A message that is complete before ``rank`` is left out: its later chunks were sent again, and consumers drop them."""
+        The key is the message's uuid, for the first one that has it: a producer that starts anew without deduplication uses uuids
+        again. A message that is complete before ``rank`` is left out: its later chunks were sent again, and consumers drop them."""
         chunks: dict[str, dict[int, int]] = {}
+        keys: dict[str, str] = {}
         for place in range(rank, min(self.topic.number_of_entries, rank + _LOOK)):
             chunk = self.at(place)
             if chunk is not None:
-                chunks.setdefault(chunk.uuid, {})[chunk.number] = place
+                if chunk.uuid not in keys or not chunk.number:
+                    keys[chunk.uuid] = f"{chunk.uuid} {place}" if chunk.uuid in keys else chunk.uuid
+                chunks.setdefault(keys[chunk.uuid], {}).setdefault(chunk.number, place)
         begun = {uuid for uuid, ranks in chunks.items() if 0 not in ranks}
         for place in range(rank - 1, max(0, rank - _LOOK) - 1, -1):
             if not begun:
@@ -211,7 +215,7 @@ def _find_cut_at(chunks: _Chunks, pending: cursors.Intervals, edges: Sequence[in
     left = 0
     for place in _ranks(pending):
         other = chunks.at(place)
-        if other is None or other.uuid not in gone:
+        if other is None or other.uuid not in gone or not other.number:
             break
         left += 1
     return CutMessage(
@@ -304,6 +308,7 @@ def read_contents(reader: EntryReader, topic: Topic, intervals: cursors.Interval
     entries = messages = markers = parts = delayed = waiting = 0
     times: list[int] = []
     begun: dict[str, tuple[int, set[int]]] = {}
+    ended: list[int] = []
     for batch in scan.batches():
         chosen = np.ones(len(batch), np.bool_)
         if asked is not None:
@@ -323,6 +328,8 @@ def read_contents(reader: EntryReader, topic: Topic, intervals: cursors.Interval
             chunk = chunks.at(rank)
             if chunk is not None:
                 parts += not chunk.is_last
+                if not chunk.number and chunk.uuid in begun:
+                    ended.append(begun.pop(chunk.uuid)[0])
                 _, numbers = begun.setdefault(chunk.uuid, (rank, set()))
                 numbers.add(chunk.number)
                 if len(numbers) == chunk.total:
@@ -331,7 +338,7 @@ def read_contents(reader: EntryReader, topic: Topic, intervals: cursors.Interval
     if whole and unread:  # an unread entry may be acknowledged in part
         return read_contents(reader, topic, tuple(intervals), now_ms)
     not_due = NotDue(waiting, min(times, default=None), max(times, default=None), unread)
-    partial = sorted(rank for rank, _ in begun.values())[:_PARTIAL]
+    partial = sorted([*ended, *(rank for rank, _ in begun.values())])[:_PARTIAL]
     counted = None if unread else messages
     return Contents(entries + unread, counted, markers, parts, delayed - waiting, not_due, partial=tuple(partial))
 

@@ -59,6 +59,8 @@ TURNS = [[one for pair in zip(chunks("u", 3), chunks("v", 3, "q"), strict=True) 
         (PLAIN, Position(10, 3), "10:1", "10:4", 4, 4),
         (TURNS, Position(10, 0), "10:0", "10:2", 2, 3),  # v is whole
         (TURNS, Position(10, 1), "10:0", "10:2", 2, 3),
+        # A producer that started anew uses uuids again.
+        ([chunks("u", 4) * 2, [entry()]], Position(10, 1), "10:0", "10:2", 3, 4),
     ],
 )
 def test_a_cursor_inside_a_chunked_message(
@@ -166,7 +168,7 @@ def test_chunks_sent_again_after_their_message_are_not_cut(whole_cli: Cli, tmp_p
 @pytest.mark.parametrize("rest", [[U[2], U[3]], [U[2], V[2], U[3], V[3]]])
 def test_the_rest_of_a_message_whose_beginning_is_trimmed(rest: Sequence[Made], whole_cli: Cli, tmp_path: Path) -> None:
     """apache/pulsar#12171: what consumers cannot join goes with a skip, and nothing else does."""
-    ledgers = [[*rest, entry(), entry()]]
+    ledgers = [[*rest, *U, entry()]]  # the uuid is used again
     before = diagnoses(whole_cli, made(tmp_path / "whole", ledgers, Position(10, len(rest) - 1)))
     store = made(tmp_path / "s", ledgers, Position(10, -1))
     (row,) = check_told(whole_cli, store, before, [("chunk-remainder", WHERE)])
