@@ -592,12 +592,13 @@ BOUNDS: dict[str, list[tuple[Any, object]]] = {
         ((N(record=N(segments=[1, 2], next_segment_id=following)),), following > 2) for following in (2, 3)],
     "store.facts.starts:_replay": [
         ((b"",), (0, "", 0)), ((bytes(15),), (0, "a log of 15 bytes, without a header", 0)), ((RECORD_HEAD,), (16, "", 0)),
-        *(((RECORD_HEAD + struct.pack(">qi", 0, size) + bytes(9),), (16, why, 0))
-          for size, why in ((0, ""), (-1, ""))),
+        *(((RECORD_HEAD + struct.pack(">qi", 0, size) + bytes(9),), (16, why, longest))
+          for size, why, longest in ((0, "", 0), (-1, "a record of -1 bytes (Unreasonable length)", 0), (20 << 20, "", 20 << 20),
+            ((20 << 20) + 1, "a record of 20971521 bytes (Unreasonable length)", 0))),
         ((RECORD_HEAD + struct.pack(">qi", 1, 0) + b"B",), (16, "", 0)),
         ((RECORD_HEAD + struct.pack(">qi", 0, -2),), (16, "a record of -2 bytes (Unreasonable length)", 0)),
         ((RECORD_HEAD + struct.pack(">qi", adler32(b"x"), 1) + b"xB",), (30, "", 1)),
-        ((RECORD_HEAD + struct.pack(">qi", adler32(b"x"), 1) + b"x",), (16, "", 0)),
+        ((RECORD_HEAD + struct.pack(">qi", adler32(b"x"), 1) + b"x",), (16, "", 1)),
         ((RECORD_HEAD + struct.pack(">qi", 1, 1) + b"xB",), (16, "a record with a wrong checksum (CRC check failed)", 1))],
     "store.facts.topics:ReadBudget.has_edges.fget": [
         ((N(unlimited=False, edges_left=left),), left > 0) for left in (0, 1)],

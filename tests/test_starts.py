@@ -286,6 +286,23 @@ def beside_old_snapshot(folder: Path) -> None:
 Plant = Callable[[Path], object]
 
 
+def zeros_inside(folder: Path) -> None:
+    """A sector of the log was lost: what is after it is whole."""
+    log = folder / "log.482"
+    data = log.read_bytes()
+    log.write_bytes(data[:512] + bytes(512) + data[1024:])
+
+
+def with_length(length: int) -> Plant:
+    """The beginning of a record of this length follows the last one, and nothing else."""
+
+    def plant(folder: Path) -> None:
+        log = folder / "log.482"
+        log.write_bytes(log.read_bytes().rstrip(b"\0") + struct.pack(">qi", 1, length))
+
+    return plant
+
+
 def with_epochs(current: str | None, accepted: str | None) -> Plant:
     """The last transaction of the recorded server is of epoch 0; a real server of an ensemble was asked for each."""
 
@@ -311,6 +328,11 @@ SERVERS: list[tuple[Plant, list[tuple[str, bool]]]] = [
     ),  # invalid magic number
     (lambda folder: flip(folder / "log.482", 60, 0xFF), [("zookeeper-log-unreadable", False)]),  # CRC check failed
     (lambda folder: cut(folder / "log.482", 1000), []),  # the end of the log
+    (zeros_inside, [("zookeeper-log-unreadable", True)]),  # its end, too
+    (with_length(-1), [("zookeeper-log-unreadable", False)]),  # NullPointerException
+    (with_length(2 * 0xFFFFF), []),
+    (with_length(2 * 0xFFFFF + 1), [("zookeeper-record-too-large", False)]),  # Unreasonable length
+    (with_length(0x7FFFFFFF), [("zookeeper-log-unreadable", False)]),
     (without_snapshots, [("zookeeper-snapshot-missing", False)]),  # No snapshot found, but there are log entries
     (without_whole_snapshots, [("zookeeper-snapshot-damaged", False)]),
     (lambda folder: cut(folder / "snapshot.481", 5000), [("zookeeper-snapshot-damaged", True)]),  # from snapshot.35d

@@ -52,7 +52,7 @@ _RECENT = 1000  # transactions that one commit writes at most (``zookeeper.maxBa
 _Recent = deque[tuple[int, int]]
 """(position in the log, time in ms) of the records before."""
 _ZEROS = 24  # that the written part of a record may end with: fields that are null or small
-_CHUNK_BYTES = 4 << 20  # more than a transaction is long: jute.maxbuffer, by default 1 MiB
+CHUNK_BYTES = 4 << 20  # more than a transaction is long: jute.maxbuffer, by default 1 MiB
 _LONG_BYTES = 64 << 20  # a length that is damage, most likely
 _SEARCHED = 4  # times the bytes of a log that looking for whole records after damage may sum up
 
@@ -116,7 +116,7 @@ def read_transactions(file: BinaryIO, where: str) -> Iterator[Transaction | BadR
     """
     header = file.read(HEADER.size)
     recent = _Recent(maxlen=_RECENT)
-    base, data = len(header), file.read(_CHUNK_BYTES)
+    base, data = len(header), file.read(CHUNK_BYTES)
     if header:
         try:
             check_log_header(header, where)
@@ -137,20 +137,20 @@ def read_transactions(file: BinaryIO, where: str) -> Iterator[Transaction | BadR
         base, data = base + offset, data[offset:]
         if not _may_go_on(data):
             break
-        chunk = file.read(_CHUNK_BYTES)
+        chunk = file.read(CHUNK_BYTES)
         data += chunk
-    rest, zeros, blank = bytearray(data), 0, bytes(_CHUNK_BYTES)
-    while chunk and (chunk := file.read(_CHUNK_BYTES)):
+    rest, zeros, blank = bytearray(data), 0, bytes(CHUNK_BYTES)
+    while chunk and (chunk := file.read(CHUNK_BYTES)):
         if chunk == blank[: len(chunk)]:
-            zeros += len(chunk) + _skip_hole(file)
+            zeros += len(chunk) + skip_hole(file)
         else:
             rest += bytes(zeros) + chunk
             zeros = 0
-    rest += bytes(min(zeros, _CHUNK_BYTES))
+    rest += bytes(min(zeros, CHUNK_BYTES))
     yield from iter_records(memoryview(rest), 0, base, where, recent)
 
 
-def _skip_hole(file: BinaryIO) -> int:
+def skip_hole(file: BinaryIO) -> int:
     """Move a file to the next byte that its file system stores, or to its end; return how far. ZooKeeper extends logs by sparse holes."""
     if not isinstance(file, FileIO):
         return 0

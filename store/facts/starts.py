@@ -21,6 +21,7 @@ from pulsar_admin.store.codec.bookie import COOKIE_FILE, Cookie
 from pulsar_admin.store.codec.journal import decode_header
 from pulsar_admin.store.codec.ledgerindex import HEADER_BYTES, decode_ledger_index_header
 from pulsar_admin.store.codec.ledgermetadata import COOKIES, INSTANCE_ID, LAYOUT, find_listed_depths, layout_text
+from pulsar_admin.store.codec.zookeeper_log import CHUNK_BYTES, BadRecord, skip_hole
 from pulsar_admin.store.db.bookies import Bookie
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.tree import find_node, iter_nodes
@@ -40,7 +41,14 @@ from pulsar_admin.store.sources.journals import find_stop, is_first_journal_miss
 from pulsar_admin.store.sources.rocksdb import is_rocksdb
 from pulsar_admin.store.sources.rocksopen import check_pairs, open_links
 from pulsar_admin.store.sources.storage import DATABASES, LEDGERS
-from pulsar_admin.store.sources.zookeeper import ServerFiles, SnapshotFile, iter_log_files, iter_snapshot_files
+from pulsar_admin.store.sources.zookeeper import (
+    ServerFiles,
+    SnapshotFile,
+    iter_log_files,
+    iter_snapshot_files,
+    read_log,
+)
+from pulsar_admin.store.wording import counted
 
 FULL = 0.95
 """BookKeeper's diskUsageThreshold: a bookie turns read-only."""
@@ -67,6 +75,7 @@ class Start(Enum):
     NO_WHOLE_SNAPSHOT = auto()
     SNAPSHOT_DAMAGED = auto()
     LOG_DAMAGED = auto()
+    LOG_SKIPPED = auto()
     LONG_RECORD = auto()
     EPOCHS = auto()
     LAYOUT = auto()
@@ -312,7 +321,7 @@ def iter_server_facts(server: ServerFiles, *, thorough: bool) -> Iterator[StartF
     ):
         yield StartFact(Start.EPOCHS, server.snapshots, None, {"why": why})
     before = sum(zxid <= (base or 0) for zxid, _ in logs)
-    yield from _log_facts([path for _, path in logs[max(before - 1, 0) :]])
+    yield from _log_facts([path for _, path in logs[max(before - 1, 0) :]], base or 0)
 
 
 def _why_epochs_refused(snapshots: Path, zxid: int) -> str:
@@ -352,8 +361,9 @@ def _is_readable(snapshot: SnapshotFile, thorough: bool) -> bool:
         return file.read() == _SEAL
 
 
-def _log_facts(logs: Sequence[Path]) -> Iterator[StartFact]:
-    """Yield where the replay of logs fails: of damage the first place, of long records the longest."""
+def _log_facts(logs: Sequence[Path], base: int = 0) -> Iterator[StartFact]:
+    """Yield where the replay of logs after transaction ``base`` fails or skips transactions: of damage that stops a
+    start the first place, of long records the longest."""
     longest: tuple[int, Path] | None = None
     for path in logs:
         with path.open("rb") as file:
@@ -364,8 +374,29 @@ def _log_facts(logs: Sequence[Path]) -> Iterator[StartFact]:
         if why:
             yield StartFact(Start.LOG_DAMAGED, path, None, {"offset": offset, "why": why})
             break
+        if forgotten := _unread_transactions(path, offset, base):
+            values = {"offset": offset, "forgotten": counted(len(forgotten), "transaction"), "first": min(forgotten)}
+            yield StartFact(Start.LOG_SKIPPED, path, None, values)
     if longest is not None:
         yield StartFact(Start.LONG_RECORD, longest[1], None, {"size": longest[0]})
+
+
+def _unread_transactions(path: Path, offset: int, base: int) -> list[int]:
+    """Return the zxids after ``base`` of a log's whole records after ``offset``, where a server's replay of it ends:
+    it takes zeros or a cut record for the end, and goes on with the next log."""
+    with path.open("rb", buffering=0) as file:
+        file.seek(offset + _HEAD.size)
+        while (chunk := file.read(CHUNK_BYTES)) == bytes(len(chunk)) and chunk:
+            skip_hole(file)
+    if not chunk:  # nothing but zeros
+        return []
+    damaged, found = False, list[int]()
+    for item in read_log(path):
+        if isinstance(item, BadRecord):
+            damaged = True
+        elif damaged and item.zxid > base:
+            found.append(item.zxid)
+    return found
 
 
 def _replay(data: FileBytes) -> tuple[int, str, int]:
@@ -381,11 +412,12 @@ def _replay(data: FileBytes) -> tuple[int, str, int]:
     while offset + _HEAD.size <= len(data):
         checksum, size = _HEAD.unpack(data[offset : offset + _HEAD.size])
         start, end = offset + _HEAD.size, offset + _HEAD.size + size
-        if size < -1:
+        is_whole = size > 0 and end < len(data) and data[end] == _END_OF_RECORD
+        if size < 0 or (size > 2 * PULSAR_JUTE_BYTES and not is_whole):
             return offset, f"a record of {size} bytes (Unreasonable length)", longest
-        if size <= 0 or end >= len(data) or data[end] != _END_OF_RECORD:
-            break
         longest = max(longest, size)
+        if not is_whole:
+            break
         if zlib.adler32(data[start:end]) != checksum:
             return offset, "a record with a wrong checksum (CRC check failed)", longest
         offset = end + 1

@@ -130,6 +130,12 @@ _TOLD: dict[Start, tuple[str, bool, str | Callable[[StartFact], str]]] = {
         False,
         "{where} @ {offset:#x}: {why}, at which a server stops starting",
     ),
+    Start.LOG_SKIPPED: (
+        "zookeeper-log-unreadable",
+        True,
+        "{where} @ {offset:#x}: no record: a server starts, takes this for the end of the log, and forgets {forgotten} that "
+        "this log has after it, from {first:#x} on",
+    ),
     Start.LONG_RECORD: ("zookeeper-record-too-large", False, _long_record),
     Start.EPOCHS: (
         "zookeeper-epochs-refused",
@@ -307,9 +313,11 @@ _add(
 _add(
     "zookeeper-log-unreadable",
     Severity.CRITICAL,
-    "A log prevents the start of ZooKeeper",
-    "A record with a wrong checksum, or a log file without a header, for example after a full disk.",
-    "ZooKeeper does not start (`CRC check failed`, `EOFException`).",
+    "ZooKeeper cannot replay all of a log",
+    "A record with a wrong checksum, or a log file without a header, for example after a full disk. Or zeros or part of a record "
+    "between complete records, which look like the end of the log.",
+    "ZooKeeper does not start (`CRC check failed`, `EOFException`). With zeros in the middle it starts without a word, and forgets "
+    "what the rest of the log says: bookies then delete ledgers.",
     _SNAPSHOT,
     _DIR,
 )
