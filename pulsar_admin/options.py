@@ -46,6 +46,8 @@ else:
 
 Function = TypeVar("Function", bound=Callable[..., Any])  # Any: click calls commands with whatever was declared
 _APP = "pulsar_admin.app"
+_FILES_WRITTEN = ("dumptofile", "html", "out", "png", "svg")
+"""Options whose file a command writes, and of which --dry-run shows nothing."""
 
 
 # -- parameter types --------------------------------------------------------------------------------------------------
@@ -271,8 +273,8 @@ class Command(TakesGlobals):
             current_app().tell(f"{', '.join(ctx.meta[IGNORED])}: ignored, no broker is asked; --store names the data")
         if any("://" in word for word in ctx.meta[WORDS]):
             self._check_urls(ctx)
-        if given.get("dry_run") and self.details.no_preview:
-            raise click.UsageError("--dry-run: this command writes files and has no preview", ctx)
+        if given.get("dry_run"):
+            self._check_dry_run(ctx)
         if given.get("plan"):
             self._check_plan(ctx)
         wants_spark = any(given.get(name) for name in ("spark", "spark_master", "spark_remote"))
@@ -294,6 +296,14 @@ class Command(TakesGlobals):
             if (app := app_of(ctx)) is not None:
                 app.suggest(error)
             raise
+
+    def _check_dry_run(self, ctx: click.Context) -> None:
+        """Raise UsageError for --dry-run if the command, or one of its options, writes a file that it does not preview."""
+        if self.details.no_preview:
+            raise click.UsageError("--dry-run: this command writes files and has no preview", ctx)
+        for name in _FILES_WRITTEN:
+            if ctx.params.get(name) is not None:
+                raise click.UsageError(f"--dry-run: --{name} writes a file and has no preview", ctx)
 
     def _check_urls(self, ctx: click.Context) -> None:
         """Raise InvalidValue for a URL if the command only reads local files."""

@@ -2620,6 +2620,12 @@ PLAIN_LINES = {
     "namespaces split-bundle public/default -b 0x00000000_0x40000000 -san x": (2, "Unsupported namespace bundle split"),
     "sql from+read_csv('/etc/passwd')": (3, "read_csv(…): a statement here reads no files and calls only duckdb_"),
     "sql \udcff": (2, "the statement is not UTF-8"),
+    "bookkeeper ledgermetadata -l 9 -dumptofile FILE --dry-run": (
+        2,
+        "--dry-run: --dumptofile writes a file and has no",
+    ),
+    "doctor --html FILE --dry-run": (2, "--dry-run: --html writes a file and has no preview"),
+    "metrics --out FILE --dry-run": (2, "--dry-run: --out writes a file and has no preview"),
     "store export tables DIR --dry-run": (2, "--dry-run: this command writes files and has no preview"),
     "store export tables DIR --plan FILE": (2, "--plan: the work of this command is not kept as a plan"),
     "store bundle DIR --dry-run": (2, "--dry-run: this command writes files and has no preview"),

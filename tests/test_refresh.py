@@ -138,6 +138,8 @@ def test_a_vanished_log_is_named_and_forgotten_only_when_told(tmp_path: Path, cl
     ]
     assert forgotten.json["entries"] == cli("--store", expected, "store", "info", "-o", "json").json["entries"]
     assert read_rows(path, lambda txn: [log.log_id for log in iter_logs(txn) if log.kind == "entry-log"]) == [1]
+    source.rename(tmp_path / "elsewhere")
+    cli.on(path, "store refresh --dry-run").ends(5, f"{source} is gone")
 
 
 @pytest.mark.parametrize("is_cut_before", [True, False], ids=["cut before the import", "changed since"])

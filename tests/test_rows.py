@@ -302,7 +302,7 @@ def test_what_is_printed_for_an_altered_node_and_what_follows_from_it_mends_it(
     follow = {"node-rows-altered", "owners-differ", "topic-unreadable", "bookie-cookie-refused"}
     found = {row["code"]: last_command(row["mend"]) for row in cli.rows(store, "doctor") if row["code"] in follow}
     assert {tuple(words) for words in found.values()} == {("store", "refresh")}
-    cli.on(store, "store refresh --dry-run").ends(0)
+    cli.on(store, "store refresh --dry-run").ends(0, "a refresh reads 1 node from the source again")
     cli.on(store, "store refresh").ends(0, "1 node read from the source again")
     assert not [row for row in cli.rows(store, "doctor") if row["code"] in follow]
 

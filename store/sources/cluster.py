@@ -65,8 +65,13 @@ def read_stored_layout(info: StoreInfo, added: Iterable[Mapping[str, Any]] = ())
     roots: list[Path] = []
     for source in chain(info.sources, added):
         if source["kind"] == "standalone":
-            layout = read_standalone_layout(Path(source["path"]))
-            metadata, roots = layout.metadata, [Path(source["path"])]
+            directory = Path(source["path"])
+            if not directory.is_dir():
+                raise SourceNotFound(
+                    f"{directory} is gone", hint="put the directory back at this path", path=str(directory)
+                )
+            layout = read_standalone_layout(directory)
+            metadata, roots = layout.metadata, [directory]
             if isinstance(metadata, MetadataDirectory):
                 metadata = replace(metadata, roots=roots_of_row(source))
             if "asOf" in source:

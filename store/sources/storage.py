@@ -49,7 +49,7 @@ def cookie_of(bookie: Bookie) -> Cookie:
     cookie = read_bookie_cookie(bookie)
     if cookie is None:
         raise SourceNotFound(
-            f"{bookie.directories[0]} has no cookie (VERSION): a bookie that never ran takes no ledgers",
+            f"{bookie.directories[0]} has no cookie (VERSION), which lists the bookie's directories",
             hint="name the directories that ledgerDirectories of its bookkeeper.conf names",
         )
     return cookie

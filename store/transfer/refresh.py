@@ -171,7 +171,14 @@ def preview_refresh(store: Store, warn: imports.Warn) -> RefreshPreview:
     """Return what ``refresh_store`` would read; raises the errors that it raises before it writes."""
     if (store.path / REMOTE).exists():
         warn("URLs are listed by a refresh alone: logs that are new or longer there do not count here")
-    survey = _survey(store)
+    layout = cluster.read_stored_layout(store.info)
+    with store.read() as txn:
+        altered = read_altered(txn, layout)
+    if altered:
+        warn(
+            f"rows of the metadata were altered on the disk: a refresh reads {_count_nodes(altered)} from the source again"
+        )
+    survey = survey_files(store, layout, altered)
     lost, elsewhere = _find_lost(store, survey)
     return RefreshPreview(
         str(store.path),
@@ -300,8 +307,11 @@ def _restore_altered(store: Store, layout: Layout, warn: imports.Warn) -> None:
         _begin(txn)  # the owners of ledgers must follow the new rows
 
     store.write(work)
-    nodes = sum(row is not None for row in rows.values())
-    warn(f"rows of the metadata were altered on the disk: {counted(nodes, 'node')} read from the source again")
+    warn(f"rows of the metadata were altered on the disk: {_count_nodes(rows)} read from the source again")
+
+
+def _count_nodes(rows: _Rows) -> str:
+    return counted(sum(row is not None for row in rows.values()), "node")
 
 
 def _note_given_meanwhile(store: Store, layout: Layout, next_ledger_id: int | None) -> None:
