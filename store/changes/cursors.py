@@ -407,7 +407,7 @@ def check_removal(cursor: cursors.Cursor, *, force: bool) -> None:
 
 
 # -- chunks ------------------------------------------------------------------------------------------------------------
-# What consumers get of a chunked message when a cursor is moved into it: its last chunks alone.
+# What consumers get of a chunked message when a cursor is moved into it: a part that they drop.
 
 
 def chunk_warnings(reader: EntryReader, topic: Topic, state: CursorState) -> tuple[str, ...]:
@@ -416,7 +416,7 @@ def chunk_warnings(reader: EntryReader, topic: Topic, state: CursorState) -> tup
     if cut is None:
         return ()
     begins = "" if cut.first is None else f" that begins at {cut.first}"
-    left = cut.total - cut.chunk
-    text = f"{cut.position} is chunk {cut.chunk + 1} of {cut.total} of a message{begins}: consumers get its last {left} alone, drop"
-    text += f" {'it' if left == 1 else 'them'} and never acknowledge {'it' if left == 1 else 'them'}"
+    left = cut.total - len(cut.acknowledged)
+    text = f"{cut.position} is chunk {cut.chunk + 1} of {cut.total} of a message{begins}: consumers get only"
+    text += f" {counted(left, 'chunk')} of it, and drop {'it' if left == 1 else 'them'}"
     return (text if cut.whole_from is None else f"{text}; to deliver the whole message again: -m {cut.whole_from}",)

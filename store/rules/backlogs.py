@@ -16,8 +16,9 @@ _CUT = (
     " #12171)."
 )
 _DROPS = (
-    "Delivers the remaining chunks to a consumer, which drops them because the first is missing and never "
-    "acknowledges them: the backlog never becomes empty, and ledgers up to their end are kept."
+    "Delivers the remaining chunks to a consumer, which drops them because the first is missing; of a shared subscription it does not"
+    " even deliver them. Java's clients acknowledge dropped chunks after a minute (`expireTimeOfIncompleteChunkedMessage`). Otherwise"
+    " the backlog never becomes empty, and ledgers up to their end are kept."
 )
 CHUNK_RULES = Rules[SubscriptionFacts]("use")
 MARKER_RULES = Rules[SubscriptionFacts]("use")
@@ -30,8 +31,8 @@ MARKER_RULES = Rules[SubscriptionFacts]("use")
     _CUT,
     _DROPS,
     "pulsar-admin topics reset-cursor {topic} -s {subscription} -m {wholeFrom}",
-    "Deliver the whole message again, from its first chunk on; acknowledged entries after that chunk are "
-    "delivered again as well. To drop the message instead, use `topics skip`.",
+    "Deliver the whole message again, from its first chunk on, before a consumer acknowledges the rest; acknowledged entries after that"
+    " chunk are delivered again as well. To drop the message instead, use `topics skip`.",
     needs="has_edges",
 )
 def _cut(facts: SubscriptionFacts) -> Iterator[Evidence]:
@@ -77,7 +78,7 @@ def _cut_text(cut: CutMessage, how: str) -> str:
     )
     return (
         f"{cut.position} is chunk {cut.chunk + 1} of {cut.total} of a message that {how}: {done}, so"
-        " consumers drop the rest and never acknowledge it"
+        " consumers drop the rest, and none gets the message"
     )
 
 

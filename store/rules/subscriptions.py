@@ -347,6 +347,9 @@ def _ack_holes(facts: SubscriptionFacts) -> Iterator[Evidence]:
     holes, topic, oldest = facts.holes, facts.of.topic, facts.oldest
     if not holes or oldest is None:
         return
+    contents = known(facts.contents)
+    if contents is not None and contents.markers == contents.entries:  # the next consumer has them acknowledged
+        return
     behind, left = facts.acknowledged_entries, facts.hole_entries
     later = counted(behind, "later entry", "later entries")
     spans = [_span(topic.at_rank(start), topic.at_rank(end - 1)) for start, end in holes]

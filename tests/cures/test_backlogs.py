@@ -73,7 +73,7 @@ def test_a_cursor_inside_a_chunked_message(
     whole_cli: Cli,
     tmp_path: Path,
 ) -> None:
-    """apache/pulsar#26395, #25120: consumers drop what is left of the message and never acknowledge it."""
+    """apache/pulsar#26395, #25120: consumers drop what is left of the message."""
     before = diagnoses(whole_cli, made(tmp_path / "whole", ledgers, Position(10, -1)))
     store = made(tmp_path / "s", ledgers, mark)
     (row,) = check_told(whole_cli, store, before, [("chunk-cut", WHERE)])
@@ -231,6 +231,11 @@ def test_markers_between_messages_are_told_by_all_screens(whole_cli: Cli, tmp_pa
     assert "29 entries (2 messages)" in overdue["sentence"]
 
 
+def test_markers_between_acknowledged_messages_hold_nothing(whole_cli: Cli, tmp_path: Path) -> None:
+    store = made(tmp_path / "s", [[entry(), entry(marker=20), entry(), entry(marker=21)]], Position(10, -1), 0, 2)
+    assert [one["code"] for one in why(whole_cli, store)][:2] == ["backlog", "markers-in-backlog"]
+
+
 def test_few_markers_are_nothing(whole_cli: Cli, tmp_path: Path) -> None:
     store = made(tmp_path / "s", [[entry() for _ in range(9)] + [entry(marker=12)]], Position(10, -1))
     assert diagnoses(whole_cli, store, "--code", "markers-in-backlog") == []
@@ -284,6 +289,12 @@ def test_all_previews_count_alike(words: tuple[object, ...], said: str, cli: Cli
     ledger = [*(entry() for _ in range(3)), *(entry(marker=10 + number % 4) for number in range(27))]
     store = made(tmp_path / "s", [ledger, [entry()]] if words[0] == "truncate" else [ledger], Position(10, -1))
     assert said in cli("--store", store, "topics", *words, "--dry-run").stdout
+
+
+def test_a_preview_counts_the_chunks_that_are_left(cli: Cli, tmp_path: Path) -> None:
+    store = made(tmp_path / "s", [[entry(), *U]], Position(10, -1), 2, 3)
+    skip = cli("--store", store, "topics", "skip", NAME, "-s", "s", "-n", 1, "--dry-run")
+    assert "begins at 10:1: consumers get only 2 chunks of it, and drop them" in skip.stdout
 
 
 @deep_but_for((1,), "rest", [[], [entry(marker=12)] * 3])  # with markers it is no quiet topic

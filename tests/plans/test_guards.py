@@ -175,9 +175,9 @@ def chunked(tmp_path: Path) -> Path:
     [
         (
             "reset-cursor T -s s -m 10:3",
-            "10:3 is chunk 2 of 3 of a message that begins at 10:1: consumers get its last 2 alone",
+            "10:3 is chunk 2 of 3 of a message that begins at 10:1: consumers get only 2 chunks of it",
         ),
-        ("reset-cursor T -s s -m 10:4", "that begins at 10:1: consumers get its last 1 alone"),
+        ("reset-cursor T -s s -m 10:4", "that begins at 10:1: consumers get only 1 chunk of it"),
         ("reset-cursor T -s s -m 10:2", "10:3 is chunk 2 of 3 of a message that begins at 10:1"),
         ("skip T -s s -n 3", "to deliver the whole message again: -m 10:1"),
         ("reset-cursor T -s s --shift-by 4", "to deliver the whole message again: -m 10:1"),
