@@ -162,7 +162,7 @@ def _by_code(app: App, found: Iterable[Any], nothing: str, width: int) -> Iterat
     for (severity, code), several in shown.items():
         yield f"{severity} {code}\n"
         for one in several:
-            text = f"{one.where.removeprefix('persistent://')}: {one.message}"
+            text = f"{one.where.removeprefix('persistent://')}: {typable(one.message)}"
             yield f"{folded_text(text, width, '  ')}\n"
         if more := counts[severity, code] - len(several):
             yield typable(f"  and {more:,} more: pulsar-admin doctor --code {code}\n")
@@ -184,7 +184,8 @@ def _screen(app: App, found: Iterable[Any], compared: str, nothing: str) -> Iter
     is_empty = True
     for one in found:
         is_empty = False
-        yield "\n".join(one.paragraph()) + "\n"
+        place, *lines = one.paragraph()
+        yield "\n".join([place, *map(typable, lines)]) + "\n"
         if compared and one.change == "worse":
             yield f"  before: {_stake(one.before)}; now: {_stake(one)}\n"
         if one.mend:

@@ -78,17 +78,25 @@ def painted(text: str) -> str:
 
 
 def folded_text(text: str, width: int, indent: str = "", hang: str = "  ") -> str:
-    """Return a sentence, cleaned and folded between words, its first line after ``indent``, the others ``hang`` further."""
+    """Return a sentence, cleaned and folded between words, its first line after ``indent``, the others ``hang`` further.
+
+    A command is not folded.
+    """
     from textwrap import fill
 
     return fill(
-        clean_text(text),
+        _with_whole_commands(clean_text(text)),
         width,
         initial_indent=indent,
         subsequent_indent=indent + hang,
         break_long_words=False,
         break_on_hyphens=False,
-    )
+    ).replace("\0", " ")
+
+
+def _with_whole_commands(line: str) -> str:
+    """Return a cleaned line with NUL for the blanks of commands: a shell runs the first half of one pasted with a line's end in it."""
+    return re.sub(r"pulsar-admin\S* [^\n;)`]*|`[^`\n]*`", lambda found: found[0].replace(" ", "\0"), line)
 
 
 def wrapped(text: str, stream: TextIO | None = None) -> str:
@@ -115,8 +123,7 @@ def _wrapped_line(line: str, width: int) -> str:
 
     if re.match(r" *(?:[\w ]+: |\$ )?pulsar-admin ", line):
         return line  # a command stands beside its label
-    # A shell runs the first half of a command that is pasted with a line's end in it.
-    whole = re.sub(r"pulsar-admin\S* [^\n;)`]*|`[^`\n]*`", lambda found: found[0].replace(" ", "\0"), line)
+    whole = _with_whole_commands(line)
     label = re.match(r" {,20}\S.{,20}? {2,}(?=\S)", line)
     indent = len(line) - len(line.lstrip(" "))
     folded = fill(

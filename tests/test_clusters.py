@@ -382,8 +382,9 @@ def test_a_disk_that_is_lost_for_good(disks: Path, tmp_path: Path, cli: Cli) -> 
     """An entry log that is gone is said to leave too few copies; the bookie stays a known one, whose copies are missing."""
     path = tmp_path / "s"
     shutil.copytree(disks / "bk2", disks / "real")
+    shutil.copytree(disks / "zk", disks / "zk2")
     words = [word for name in ("bk1", "real", "bk3") for word in ("--bookie", f"{disks}/{name}/ledgers0")]
-    cli("--store", path, "store", "import", "cluster", "--zookeeper", disks / "zk", *words)
+    cli("--store", path, "store", "import", "cluster", "--zookeeper", disks / "zk2", *words)
     before = content(path)
     shutil.rmtree(disks / "real")
     answer = cli("--store", path, "store", "refresh")
@@ -391,6 +392,11 @@ def test_a_disk_that_is_lost_for_good(disks: Path, tmp_path: Path, cli: Cli) -> 
     assert "create an empty directory there" in answer.stderr
     assert content(path) == before
     (disks / "real/ledgers0").mkdir(parents=True)
+    (disks / "zk2").rename(disks / "away")
+    cli("--store", path, "store", "refresh").ends(
+        5, "zk2/version-2 is not a metadata store", "hint: restore the directory"
+    )
+    (disks / "away").rename(disks / "zk2")
     answer = cli("--store", path, "store", "refresh", "--forget").ends(1)
     rows = cli("--store", path, "ledgers", "underreplicated", "-o", "json").json
     assert f"entry logs are gone, and {len(rows)} ledgers have entries on fewer bookies" in answer.stderr

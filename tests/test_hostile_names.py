@@ -255,6 +255,7 @@ _OUR_WORDS = {  # ours, or a number: none is a name from data
     ("pulsar_admin/upstream_list.py", "command"),
     ("pulsar_admin/cli.py", "meant"),
     ("pulsar_admin/cli.py", "command"),
+    ("store/rules/finding.py", "words"),
     ("store/rules/words.py", "place"),
     ("commands/doctor.py", "code"),
     ("pulsar_admin/options.py", "path"),

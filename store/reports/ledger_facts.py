@@ -7,7 +7,7 @@ from pulsar_admin.store.db.blocks import LedgerSums
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.files import find_log
 from pulsar_admin.store.db.owners import Owner, find_owners
-from pulsar_admin.store.errors import LedgerNotFound
+from pulsar_admin.store.errors import LedgerNotFound, StoreError
 from pulsar_admin.store.model.broken import find_missing
 from pulsar_admin.store.model.coverage import Coverage, OpenEnd, read_coverage, read_open_end
 from pulsar_admin.store.model.ledger_owners import all_owners
@@ -43,10 +43,14 @@ class LedgerFacts(Answer, frozen=True):
     owners: tuple[Owner, ...]
 
 
-def read_ledger_facts(txn: Txn, ledger_id: int) -> LedgerFacts:
-    """Return everything known about a ledger; raises LedgerNotFound, IndexCorrupt, MetadataCorrupt for one without entries."""
+def read_ledger_facts(txn: Txn, ledger_id: int, problems: list[StoreError]) -> LedgerFacts:
+    """Return everything known about a ledger; raises LedgerNotFound, IndexCorrupt, MetadataCorrupt for one without entries.
+
+    ``problems`` gets the error of damaged metadata of a ledger with entries.
+    """
     try:
-        view, ledger, _ = read_past_damage(txn, ledger_id)
+        view, ledger, damage = read_past_damage(txn, ledger_id)
+        problems += [] if damage is None else [damage]
     except LedgerNotFound:
         owners = find_owners(txn, ledger_id)
         if not owners:

@@ -51,10 +51,15 @@ class Finding(Answer, frozen=True):
         return "\n".join([*self.paragraph(), *following])
 
     def paragraph(self) -> list[str]:
-        """Return the lines of its paragraph without the command: the place, then the sentence, wrapped."""
+        """Return the lines of its paragraph without the command: the place, then the sentence, wrapped.
+
+        A command in the sentence has a line of its own: it is typed as it stands.
+        """
         from textwrap import wrap
 
-        lines = wrap(clean_text(self.message), 76, break_long_words=False, break_on_hyphens=False)
+        text, colon, words = clean_text(self.message).partition(": pulsar-admin ")
+        lines = wrap(text + colon[:1], 76, break_long_words=False, break_on_hyphens=False)
+        lines += [f"pulsar-admin {words}"] if colon else []
         place = self.where.removeprefix("persistent://")
         return [clean_text(f"{self.severity} {self.code}: {place}"), *(f"  {line}" for line in lines)]
 

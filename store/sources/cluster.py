@@ -14,7 +14,7 @@ from pulsar_admin.store.errors import Refused, SourceNotFound
 from pulsar_admin.store.sources.bookies import Stranger
 from pulsar_admin.store.sources.given_bookies import GivenBookie, check_apart, find_bookie, instance_of, join_bookies
 from pulsar_admin.store.sources.layout import Layout, read_standalone_layout
-from pulsar_admin.store.sources.nodes import MetadataDirectory, Source, find_metadata
+from pulsar_admin.store.sources.nodes import RESTORE_IT, MetadataDirectory, Source, find_metadata
 from pulsar_admin.store.sources.rocksdb import is_rocksdb
 from pulsar_admin.store.sources.roots import ANY, Wanted, roots_of_row
 
@@ -67,9 +67,7 @@ def read_stored_layout(info: StoreInfo, added: Iterable[Mapping[str, Any]] = ())
         if source["kind"] == "standalone":
             directory = Path(source["path"])
             if not directory.is_dir():
-                raise SourceNotFound(
-                    f"{directory} is gone", hint="put the directory back at this path", path=str(directory)
-                )
+                raise SourceNotFound(f"{directory} is gone", hint=RESTORE_IT, path=str(directory))
             layout = read_standalone_layout(directory)
             metadata, roots = layout.metadata, [directory]
             if isinstance(metadata, MetadataDirectory):
@@ -93,7 +91,7 @@ def read_stored_layout(info: StoreInfo, added: Iterable[Mapping[str, Any]] = ())
                     f"{path} of bookie {bookie.name} is gone",
                     hint="the store was moved: run pulsar-admin store refresh"
                     if path.parent.parent.name == REMOTE
-                    else "restore the directory; until then the store stays unchanged. If the disk is lost for good, "
+                    else f"{RESTORE_IT}. If the disk is lost for good, "
                     "create an empty directory there, then run: pulsar-admin store refresh --forget",
                     path=str(path),
                 )

@@ -28,6 +28,7 @@ from pulsar_admin.store.sources.rocksopen import logged_changes, salvage_in_chil
 from pulsar_admin.store.sources.roots import WHOLE, Marks, Roots, Wanted, choose_roots
 from pulsar_admin.store.wording import counted
 
+RESTORE_IT = "restore the directory; until then the store stays unchanged"
 _CHUNK_BYTES = 4 << 20
 _MARK = re.compile(rb"/(?:LAYOUT|admin/clusters|managed-ledgers)[\0\xff]")
 """A path that ends with a mark of ``store.sources.roots``, and the first byte of its value's length: below 16 MiB, or −1."""
@@ -194,7 +195,7 @@ class MetadataDirectory(Struct, frozen=True):
             if next_id is not None:
                 yield NextLedgerId(next_id)
         else:
-            raise SourceNotFound(f"{self.path} is not a metadata store any more", path=str(self.path))
+            raise SourceNotFound(f"{self.path} is not a metadata store any more", hint=RESTORE_IT, path=str(self.path))
 
     def whole_nodes(self, problems: list[str]) -> Iterator[Row | Damage | NextLedgerId]:
         return replace(self, roots=WHOLE).nodes(problems)

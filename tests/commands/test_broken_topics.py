@@ -326,7 +326,7 @@ def test_damaged_metadata_of_a_ledger_is_told_by_every_answer(tmp_path: Path, wh
     assert [row["state"] for row in entries.json_lines] == ["ok", "ok"]
     verdict = whole_cli.on(store, "ledgers verify 18 -o json").ends(1).json[0]
     assert (verdict["entries"], len(verdict["metadataProblems"])) == (25, 1)
-    info = whole_cli.on(store, "ledgers info 18").ends(1).json
+    info = whole_cli.on(store, "ledgers info 18").ends(1, "/ledgers/00/0000/L0018").json
     assert (info["state"], info["entries"], info["lost"]) == ("UNREADABLE", 25, "no-metadata")
     refused = whole_cli.on(store, f"topics reset-cursor {PLAIN} -s half -m 18:0")
     assert "ledgers restore 18; --force" in refused.stderr

@@ -535,8 +535,10 @@ def test_a_cursor_in_the_empty_ledger_after_those_that_come_back(name: str, whol
     at_end = encode_cursor_info(CursorInfo(-1, Position(217, -1)))
     put_values(store, {topic.path: b"", topic.cursor_path("audit"): b"", topic.cursor_path(name): at_end})
     (row,) = (one for one in told_of(whole_cli, store, "cursor-ahead") if one["where"].endswith(name))
+    following = row["message"].partition("Once they are back: ")[2]
+    assert f"\n  {following}\n" in whole_cli("--store", store, "doctor").stdout
     curing.run_printed(whole_cli, row["mend"])
-    curing.run_printed(whole_cli, row["message"].partition("Once they are back: ")[2])
+    curing.run_printed(whole_cli, following)
     assert not [one for one in told_of(whole_cli, store, "cursor-ahead") if one["where"].endswith(name)]
 
 
