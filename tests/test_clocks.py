@@ -99,6 +99,8 @@ def test_who_is_ahead_of_now_is_to_blame_also_without_broker_times() -> None:
         found = read_skew(reader, topic, SkewOptions(now_ms=now_ms))
         assert {row.producer for row in found.producers if row.blamed} == {"slow-clock", "fast-clock", "far-future"}
         assert [row.blamed for row in read_skew(reader, topic, SkewOptions()).producers] == [True, False, False, False]
+        right = read_topic(reader.txn, parse_topic("public/default/steady-batched"))
+        assert read_skew(reader, right, SkewOptions()).blame is None
 
 
 def test_misplaced_takes_out_the_fewest() -> None:

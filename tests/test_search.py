@@ -194,6 +194,7 @@ def test_close_time_pruning_example(tmp_path: Path) -> None:
     ledgers = [[Made(990 + index) for index in range(10)] for _ in range(3)]
     info = CursorInfo(-1, Position(10, -1))
     made = MadeTopic([*ledgers, []], closed_ms=(1000, 1010, 3000), cursors={"s": info})
+    loaded = MadeTopic([ledgers[0], [], *ledgers[1:]], closed_ms=(1000, 1010, 3000))
     first, second, third = (Position(ledger_id, 9) for ledger_id in (10, 11, 12))
     with open_store(make_store(tmp_path / "store", {"a/b/c": made})) as store, open_reader(store) as reader:
         topic = read_topic(reader.txn, parse_topic("a/b/c"))
@@ -212,6 +213,12 @@ def test_close_time_pruning_example(tmp_path: Path) -> None:
             assert search.pruned == pruned
             # Probed is the entry behind the end, where one is.
             assert read == {first: Position(11, 1), second: Position(12, 1)}.get(pruned[1] or third, Position(12, 10))
+    with open_store(make_store(tmp_path / "loaded", {"a/b/c": loaded})) as store, open_reader(store) as reader:
+        search = BrokerSearch(
+            reader, read_topic(reader.txn, parse_topic("a/b/c")), BrokerSetup(max_clock_skew_ms=0, loaded_ms=4000)
+        )
+        search.reset_read_position(2_100)
+        assert search.pruned == (first, third)  # a broker that loads the topic drops ledgers without entries
 
 
 # -- brute force on generated topics ----------------------------------------------------------------------------------

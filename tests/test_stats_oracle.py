@@ -328,7 +328,7 @@ def test_analyzed_backlogs(world: str) -> None:
             for subscription, expected in answers["analyze"].items():
                 state = read_cursor(reader.txn, reader, topic, subscription).state
                 assert to_json(analyze_backlog(reader.txn, topic, state, EARLIEST)) == expected
-                left = analyze_backlog(reader.txn, topic, state)
+                left = analyze_backlog(reader.txn, topic, state, None)
                 assert left.entries == answers["stats"]["subscriptions"][subscription]["msgBacklog"]
                 compared += 1
     assert compared == (26 if world == CLUSTER else 27)

@@ -283,10 +283,10 @@ ResetTarget = ToTime | ToPosition | ShiftBy | ToSubscription
 
 def reset_target(
     *,
-    time_ms: int | None = None,
-    position: Position | None = None,
-    shift_by: int | None = None,
-    like: str | None = None,
+    time_ms: int | None,
+    position: Position | None,
+    shift_by: int | None,
+    like: str | None,
     exclude: bool,
     until_ms: int | None = None,
 ) -> ResetTarget:

@@ -96,7 +96,7 @@ class Past(Struct):
 Keep = Callable[[str, bytes], bool]
 
 
-def read_past(servers: Sequence[ServerFiles], keep: Keep, at_ms: int | None = None) -> Past:
+def read_past(servers: Sequence[ServerFiles], keep: Keep, at_ms: int | None) -> Past:
     """Return the history of the nodes for which ``keep(path, value)`` is true, from the servers' files; ``at_ms``: the given time.
 
     Raises SourceNotFound, MetadataCorrupt.

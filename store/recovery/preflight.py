@@ -179,7 +179,7 @@ def parse_percent(text: str) -> float:
     return percent
 
 
-def read_preflight(known: Known, bookies: Sequence[Bookie], servers: Sequence[ServerFiles] | None = None) -> Preflight:
+def read_preflight(known: Known, bookies: Sequence[Bookie], servers: Sequence[ServerFiles] | None) -> Preflight:
     """Return whether the bookies, and the ZooKeeper servers of these files, start, and what bookies delete then."""
     sums = _LostLedgers(known)
     forecasts = tuple(_Forecast(known, bookie).run(sums) for bookie in bookies)

@@ -35,7 +35,7 @@ class BacklogAnalysis(Answer, frozen=True):
     uncounted_entries: int | None = None
 
 
-def analyze_backlog(txn: Txn, topic: Topic, state: CursorState, start: Position | None = None) -> BacklogAnalysis:
+def analyze_backlog(txn: Txn, topic: Topic, state: CursorState, start: Position | None) -> BacklogAnalysis:
     """Count the entries not yet deleted after the mark-delete, or from ``start`` on, even when that lies before it.
 
     Entries whose bytes are not here are ``uncounted_entries``: their messages are in no sum.

@@ -143,7 +143,7 @@ class MessageColumns:
 
 
 def message_runs(
-    entries: EntryBatch, schema: pa.Schema, keep: Keep | None = None
+    entries: EntryBatch, schema: pa.Schema, keep: Keep | None
 ) -> Iterator[tuple[slice, pa.RecordBatch | None]]:
     """Yield (entries, their messages) run by run; messages None: the ordinary reader must read these entries.
 

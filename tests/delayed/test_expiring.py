@@ -40,6 +40,7 @@ def _random_entries(rng: random.Random) -> Iterator[Made]:
         publish_ms = CREATED_MS + rng.randint(-5000, 5000)
         deliver_at_ms = rng.choice([0, -5, publish_ms + rng.randint(-2000, 9000), publish_ms, FAR_MS])
         yield _delayed(publish_ms, deliver_at_ms, rng.choice([None, publish_ms + rng.randint(-3000, 3000)]))
+    yield _delayed(0, 1, None)  # the least that is due at all
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -325,3 +325,10 @@ def test_of_a_topic_that_cannot_be_read_nothing_is_gone() -> None:
         ("gone", "clock-ahead", f"{T}d"),
     ]
     assert {change for change, *_ in changes(before, [one("metadata-incomplete", "x")])} == {"new", "not-seen"}
+
+
+def test_of_what_a_deep_look_could_not_read_nothing_is_gone() -> None:
+    before = [one("entry-damaged", "/a/1.log @ 0x1")]
+    assert compare(before, [], each=9, deep=True).changes[0].change is ChangeSince.GONE
+    for code in UNREAD:
+        assert compare(before, [one(code, "/a/1.log")], each=9, deep=True).changes[-1].change is ChangeSince.NOT_SEEN

@@ -160,9 +160,8 @@ def _message_columns(data: bytes) -> None:
     kernel.read_bodies(raw, offsets, sizes, (np.zeros(1, np.int64), np.full(1, 4, np.int16)), False, rows)
     ids = np.arange(len(bodies), dtype=np.int64)
     for markers in (False, True):
-        list(
-            message_runs(EntryBatch(ids, ids, raw, offsets, sizes, rows), message_schema(payload=True, markers=markers))
-        )
+        schema = message_schema(payload=True, markers=markers)
+        list(message_runs(EntryBatch(ids, ids, raw, offsets, sizes, rows), schema, None))
 
 
 def _cursor_ledger(data: bytes) -> object:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from pulsar_admin.store.changes.cursors import plan_moves
 from pulsar_admin.store.changes.plan import BrokerMove
@@ -165,15 +166,15 @@ def test_the_broker_drops_what_is_young(tmp_path: Path) -> None:
 
 def test_2_11_drops_no_ledger_by_the_time_at_which_it_was_closed(tmp_path: Path) -> None:
     """A ledger closed long ago, of which the entries are dated later (upstream ``expireMessages`` of 2.11.0 only searches)."""
-    made = MadeTopic([[Made(NOW_MS)] * 3, [Made(NOW_MS)] * 2], cursors={SUB: info(at(10, -1))})
+    made = MadeTopic([[Made(NOW_MS)] * count for count in (3, 2, 1)], cursors={SUB: info(at(10, -1))})
     path = make_store(tmp_path / "s", {"a/b/t": made})
     with opened(path, "a/b/t") as (reader, topic, cursor):
         first = topic.ledgers[0]
         assert 0 < first.info.timestamp_ms < NOW_MS - 60_000
-        found = [
-            BrokerSearch(reader, topic, BrokerSetup(one)).expire_position(cursor, NOW_MS, 60) for one in ("2.11", "4.0")
-        ]
-        assert found == [None, at(first.ledger_id, 2)]
+        for mark in (at(10, -1), at(11, 0)):
+            moved = replace(cursor, state=CursorState(mark))
+            asked = (BrokerSearch(reader, topic, BrokerSetup(one)) for one in ("2.11", "4.0"))
+            assert [one.expire_position(moved, NOW_MS, 60) for one in asked] == [None, at(11, 1)]
 
 
 def test_damaged_entries_hold_nothing_back(tmp_path: Path, damages_stores: None) -> None:
@@ -283,7 +284,10 @@ def test_a_request_that_cannot_be_meant_is_never_made() -> None:
         (lambda: ResetRequest(NOW_MS, "nearest"), "rule 'nearest' is not one of 'exact', 'broker'"),  # type: ignore[arg-type]
         (lambda: ResetRequest(NOW_MS, clock="event"), "clock 'event' is not indexed"),
         (lambda: BrokerSetup("3.0"), "broker version '3.0' is not one of '2.11', '4.0', '4.2', '5.0'"),  # type: ignore[arg-type]
-        (lambda: reset_target(shift_by=5, exclude=True), "--exclude-reset-position goes with a time or a position"),
+        (
+            lambda: reset_target(time_ms=None, position=None, shift_by=5, like=None, exclude=True),
+            "--exclude-reset-position goes with a time or a position",
+        ),
         (lambda: ForecastQuestion(NOW_MS, 1, 2001, 2, ALL_BEFORE, "auto"), "more than 1000 intervals"),
         (lambda: ForecastQuestion(NOW_MS, 1, 0, 1, ALL_BEFORE, "auto"), "must be above 0"),
         (lambda: ForecastQuestion(NOW_MS, 1, 1, 0, ALL_BEFORE, "auto"), "must be above 0"),
@@ -291,7 +295,8 @@ def test_a_request_that_cannot_be_meant_is_never_made() -> None:
     for make, message in made:
         with pytest.raises(InvalidValue, match=message):
             make()
-    assert reset_target(position=LATEST, exclude=True) == ToPosition(LATEST, exclude=True)
+    target = reset_target(time_ms=None, position=LATEST, shift_by=None, like=None, exclude=True)
+    assert target == ToPosition(LATEST, exclude=True)
     assert ForecastQuestion(NOW_MS, 1, 2000, 2, ALL_BEFORE, "auto").broker == BrokerSetup()
 
 

@@ -428,7 +428,7 @@ def test_which_collection_reaches_an_entry_log(tmp_path: Path) -> None:
     row = LedgerData(True, False, b"k" * 20)
     create_database(current / "ledgers", [encode_ledgers_row(ledger_id, row) for ledger_id in (1, 2)])
     known = read_known("zk", [(ledger_path(1), b"")], 3)
-    (found,) = read_preflight(known, [bookie]).bookies
+    (found,) = read_preflight(known, [bookie], None).bookies
     assert found.at_once == LogShare(1, (current / "0.log").stat().st_size)
     assert found.minor == LogShare(2, 9900 + 8100)
     assert found.major == LogShare(2, 8000 + 5100)
@@ -458,7 +458,7 @@ def test_why_ledgers_go(
     row = LedgerData(True, False, b"k" * 20)
     create_database(bookie.ledger_dirs[0] / "ledgers", [encode_ledgers_row(ledger_id, row) for ledger_id in (1, 2)])
     known = replace(read_known("zk", [(ledger_path(one), b"") for one in nodes], next_id), instance_id=instance_id)
-    (found,) = read_preflight(known, [bookie]).bookies
+    (found,) = read_preflight(known, [bookie], None).bookies
     assert {reason: share.ledgers for reason, share in found.reasons.items()} == reasons
 
 
