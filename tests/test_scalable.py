@@ -15,7 +15,7 @@ from pulsar_admin.store.codec.managedledger import ManagedLedger, encode_managed
 from pulsar_admin.store.codec.scalable import decode_scalable_topic
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.db.tree import find_node
-from pulsar_admin.store.errors import InvalidValue, MetadataCorrupt, TopicNotFound, Unsupported
+from pulsar_admin.store.errors import InvalidValue, MetadataCorrupt, NamespaceNotFound, TopicNotFound, Unsupported
 from pulsar_admin.store.model.ledgers import find_metadata
 from pulsar_admin.store.model.topics import read_topic
 from pulsar_admin.store.names import managed_ledger_of_path, parse_topic
@@ -172,6 +172,8 @@ def test_python_has_the_same(tmp_path: Path) -> None:
     with pulsar_admin.open_store(copied(WORLD, "clean", tmp_path), writable=True) as store:
         assert store.scalable_topics("acme/n") == ("topic://acme/n/b", TOPIC)
         assert store.scalable_topics("acme/n", properties={"owner": "nobody"}) == ()
+        with pytest.raises(NamespaceNotFound):
+            store.scalable_topics("acme/none")
         store.apply(store.create_scalable_topic("acme/n/new", segments=2, properties={"owner": "billing"}))
         assert store.scalable_topics("acme/n", properties={"owner": "billing"}) == ("topic://acme/n/new",)
         store.apply(store.delete_scalable_topic("topic://acme/n/new"))

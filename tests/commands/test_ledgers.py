@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from pulsar_admin.store.codec.cursor import CursorInfo, encode_cursor_info
-from pulsar_admin.store.codec.ledgermetadata import ledger_path
+from pulsar_admin.store.codec.ledgermetadata import decode_ledger_metadata, encode_ledger_metadata, ledger_path
 from pulsar_admin.store.codec.managedledger import decode_managed_ledger, encode_managed_ledger
 from pulsar_admin.store.codec.schema import IndexEntry, SchemaLocator, decode_schema_locator, encode_schema_locator
 from pulsar_admin.store.db.environment import Txn, open_store
@@ -131,6 +131,15 @@ def test_lost_and_damaged_entries(tmp_path: Path, cli: Cli) -> None:
     assert (row["ledgerId"], row["reason"], row["missingEntries"], row["ranges"]) == (9, "entries", 1, [[2, 2]])
     verified = cli.on(path, "ledgers verify 9 -o json").ends(1)
     assert (verified.json[0]["entries"], verified.json[0]["missingEntries"]) == (24, 1)
+    change_value(
+        path,
+        ledger_path(10),
+        lambda value: encode_ledger_metadata(replace(decode_ledger_metadata(value, ""), length=7)),
+    )
+    (problem,) = cli.on(path, "ledgers verify 10 -o json").ends(1).json[0]["metadataProblems"]
+    listed = [row for said in oracle("small")["topics"].values() for row in said["internal_stats"]["ledgers"]]
+    (size,) = [row["size"] for row in listed if row["ledgerId"] == 10]
+    assert problem == f"the metadata says 7 payload bytes, the last entry {size}"
     entries = cli.on(path, "ledgers entries 9 -o json").ends(1)
     assert [row["entryId"] for row in entries.json if row["state"] == "missing"] == [2]
     assert len(entries.json) == 25

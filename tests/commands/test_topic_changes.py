@@ -79,11 +79,13 @@ def managed_of(store: Path, topic: str) -> Any:
 def test_terminate(cli: Cli, store: Path) -> None:
     """As the recorded broker did: the position, the index of the last entry, the ledger list as it was."""
     before, rows = managed_of(store, PLAIN), rows_of(store)
+    assert cli.json(store, f"topics describe {PLAIN}")["ledgers"][-1]["state"] == "open"
     said = cli.on(store, f"topics terminate {PLAIN}")
     after = managed_of(store, PLAIN)
     assert said.stdout == f"Topic successfully terminated at {after.terminated}:-1\n"
     assert after.ledgers == before.ledgers
     assert after.properties == {**before.properties, INDEX: "299"}
+    assert cli.json(store, f"topics describe {PLAIN}")["ledgers"][-1]["state"] == "closed"
     again = cli.on(store, f"topics terminate {PLAIN}")
     assert (again.stdout, again.stderr.splitlines()[0][:9]) == (said.stdout, "no change")
     check_undo(cli, store, 1, rows)

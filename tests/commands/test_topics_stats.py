@@ -259,28 +259,33 @@ def test_offloaded_terminated_and_annotated(cli: Cli, store: Path) -> None:
         {"b": "2", "a": "1"},
     )
     stat = NodeStat(7, 1, 1_700_000_000_000, 1_700_000_000_120, False)
-    write_rows(store, lambda txn: put_nodes(txn, [Node(topic.path, stat, encode_managed_ledger(managed))]))
+    cursor = encode_cursor_info(CursorInfo(-1, Position(901, 0), properties={"retries": 3}))
+    nodes = [Node(topic.path, stat, encode_managed_ledger(managed)), Node(topic.cursor_path("c"), stat, cursor)]
+    write_rows(store, lambda txn: put_nodes(txn, nodes))
     internal = ask(cli, store, "stats-internal", topic, exit_code=1)  # ledger 901 is lost
     assert (internal["state"], internal["lastConfirmedEntry"], internal["totalSize"]) == ("Terminated", "901:2", 800)
     assert [ledger["offloaded"] for ledger in internal["ledgers"]] == [True, False]
     assert internal["ledgers"][0]["properties"] == {"k": "v"}
     assert internal["lastLedgerCreatedTimestamp"] is None
     info = ask(cli, store, "info-internal", topic, exit_code=1)
+    dates = {"creationDate": "2023-11-14T22:13:20Z", "modificationDate": "2023-11-14T22:13:20.12Z"}
+    mark = {"cursorsLedgerId": -1, "markDelete": {"ledgerId": 901, "entryId": 0}}
     offloaded = {"isOffloaded": True, "offloadedContextUuid": uuid}
     assert info == {
         "version": 7,
-        "creationDate": "2023-11-14T22:13:20Z",
-        "modificationDate": "2023-11-14T22:13:20.12Z",
+        **dates,
         "ledgers": [
             {"ledgerId": 900, "entries": 5, "size": 500, "timestamp": 1_700_000_000_000, **offloaded},
             {"ledgerId": 901, "entries": 3, "size": 300, "timestamp": 1_700_000_000_500, **offloaded},
         ],
         "terminatedPosition": {"ledgerId": 901, "entryId": 2},
-        "cursors": {},
+        "cursors": {"c": {"version": 7, **dates, **mark, "properties": {"retries": 3}}},
         "properties": {"a": "1", "b": "2"},
     }
     assert list(info["properties"]) == ["a", "b"]
     assert ask(cli, store, "stats", topic, exit_code=1)["offloadedStorageSize"] == 500
+    described = ask(cli, store, "describe", topic, exit_code=1)["ledgers"]
+    assert [row["state"] for row in described] == ["offloaded", "closed"]
 
 
 @pytest.mark.usefixtures("damages_stores")
