@@ -144,6 +144,33 @@ def test_answers_are_records_and_no_dictionaries() -> None:
     assert {name for name, kind in returned if re.search(r"\b(Any|Json)\b", kind)} == _OF_ANY
 
 
+def test_flags_are_off_unless_given() -> None:
+    """Nothing is forced, deleted with its partitions or shown as encoded by default; checksums are verified."""
+    public = [getattr(pulsar_admin, name) for name in pulsar_admin.__all__]
+    members = [one for made in public for one in (vars(made).values() if isinstance(made, type) else [made])]
+    assert {
+        f"{member.__qualname__} {parameter.name}"
+        for member in members
+        if inspect.isfunction(member) and member.__name__[0] != "_"
+        for parameter in inspect.signature(member).parameters.values()
+        if parameter.default is True
+    } == {
+        "Compaction.status leaked",
+        "Store.compare_index verify",
+        "Store.rebuild_index verify",
+        "Topic.internal_info publish_times",
+        "Topic.internal_stats publish_times",
+        "Topic.partitioned_internal_stats publish_times",
+        "Topic.partitioned_stats backlog_size",
+        "Topic.stats backlog_size",
+        "import_cluster index",
+        "import_cluster verify",
+        "import_standalone index",
+        "import_standalone verify",
+        "log_records verify",
+    }
+
+
 def raised_by(public: Any) -> Iterator[str]:
     """The errors that the docstrings of PUBLIC and its public methods name."""
     members = [member for cls in public.__mro__ for member in vars(cls).items()] if isinstance(public, type) else []
