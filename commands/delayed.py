@@ -288,7 +288,7 @@ def _text(documents: list[Json]) -> str:
             f"{due_by['now']:,}, within 1 h {due_by['within1h']:,}, 2 h {due_by['within2h']:,}, "
             f"1 day {due_by['within1d']:,}, later {due_by['later']:,}"
         )
-    return "\n".join([*lines, bar_chart(_chart(documents), height=11), f"Times are {zone_name()}.\n"])
+    return "\n".join([*lines, bar_chart(_chart(documents)), f"Times are {zone_name()}.\n"])
 
 
 def _chart(documents: list[Json]) -> Chart:

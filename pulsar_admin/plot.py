@@ -13,7 +13,7 @@ from pulsar_admin.store.errors import InvalidValue
 from pulsar_admin.store.extras import require
 
 WIDTH_MAX = 120
-HEIGHT = 16
+BAR_HEIGHT, LINE_HEIGHT = 11, 16
 FORMATS = ("png", "svg")
 _TICKS = 8
 _TICK_GAP = 3
@@ -30,9 +30,9 @@ class Chart(Struct, frozen=True):
     bars: bool = False
 
 
-def bar_chart(chart: Chart, *, height: int = HEIGHT) -> str:
+def bar_chart(chart: Chart) -> str:
     """Return a chart's first series as bars of text, as wide as the terminal, at most 120 columns."""
-    plot = _new_plot(chart, height)
+    plot = _new_plot(chart, BAR_HEIGHT)
     values = next(iter(chart.series.values()))
     columns = list(range(len(chart.labels)))
     plot.bar(columns, list(values), marker="sd", width=0.8 if len(columns) * 3 < _width() else 1)
@@ -41,7 +41,7 @@ def bar_chart(chart: Chart, *, height: int = HEIGHT) -> str:
 
 def line_chart(chart: Chart) -> str:
     """Return a chart's series as lines of text; several series get a legend."""
-    plot = _new_plot(chart, HEIGHT)
+    plot = _new_plot(chart, LINE_HEIGHT)
     markers = ("braille", "dot", "x", "*", "o", "+")
     for number, (name, values) in enumerate(chart.series.items()):
         label = name if len(chart.series) > 1 else None

@@ -214,4 +214,4 @@ def _plot(charts: list[Chart], found: Sequence[Timeline]) -> str:
     )
     notes = [counted(count, *words) for count, *words in left_out if count > 0]
     clock = f"Times are {zone_name()}, on the {found[0].clock} clock."
-    return "\n".join([head, *(bar_chart(chart, height=11) for chart in charts), *notes, clock]) + "\n"
+    return "\n".join([head, *(bar_chart(chart) for chart in charts), *notes, clock]) + "\n"

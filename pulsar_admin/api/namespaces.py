@@ -485,7 +485,7 @@ class Namespace(PolicyPlans):
 
     def permissions(self) -> Mapping[str, Sequence[str]]:
         """Return role → actions that it may perform on the namespace."""
-        return self._session.ask(changes.read_permissions, self._name)
+        return self._session.ask(changes.read_permissions, self._name, None)
 
     def grant_permission(self, role: str, actions: Sequence[str]) -> Plan:
         """Plan replacing a role's permissions by ``actions`` (``produce``, ``consume`` …); raises InvalidValue."""

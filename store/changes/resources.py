@@ -889,7 +889,7 @@ def plan_revoke_subscription(txn: Txn, namespace: NamespaceName, subscription: s
 _SUBSCRIPTIONS = "subscription_auth_roles"
 
 
-def read_permissions(txn: Txn, namespace: NamespaceName, topic: TopicName | None = None) -> dict[str, list[str]]:
+def read_permissions(txn: Txn, namespace: NamespaceName, topic: TopicName | None) -> dict[str, list[str]]:
     """Return role → allowed actions in a namespace, with ``topic`` also those on the topic.
 
     Raises NamespaceNotFound, MetadataCorrupt.
