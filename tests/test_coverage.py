@@ -28,8 +28,9 @@ from pulsar_admin.store.model.coverage import (
     read_open_end,
 )
 from pulsar_admin.store.model.ledgers import Ledger, iter_ledger_ids, missing_ranges, read_ledger
+from pulsar_admin.store.names import parse_topic
 from tests.conftest import Cli
-from tests.cures.curing import diagnoses, run_printed
+from tests.cures.curing import diagnoses, put_values, run_printed
 from tests.deep import deep_but_for
 from tests.encoders import encode_entry
 from tests.reference_index import bodies
@@ -435,6 +436,19 @@ def test_a_cursor_whose_ledger_is_not_seen_is_not_called_lost(tmp_path: Path, cl
     assert (first["code"], first["evidence"]["bookies"]) == ("not-imported", ["bk0test", "bk1test", "bk2test"])
     moved = cli(*run, "topics", "reset-cursor", *words, "-m", "earliest", "--dry-run")
     assert "the position of workers is unknown" in moved.stdout + moved.stderr
+    for told in ("subscriptions T --table", "describe T", "analyze-backlog T -s workers", "peek-messages T -s workers"):
+        shown = cli(*run, "topics", *told.replace("T", words[0], 1).split())
+        assert "the position of workers is unknown" in shown.ends(1).stderr
+    removed = cli(*run, "topics", "unsubscribe", *words, "--dry-run")
+    assert "the position of workers is unknown" in removed.stdout
+    topic = parse_topic(words[0])
+    quota = {"limitSize": 1, "limitTime": -1, "policy": "consumer_backlog_eviction"}
+    policies = json.dumps({"backlog_quota_map": {"destination_storage": quota}}).encode()
+    put_values(tmp_path / "s", {topic.namespace.policies_path: policies})
+    over = ("doctor", "--code", "backlog-over-quota", "-o", "jsonl")
+    assert [row["where"] for row in cli(*run, *over).json_lines] == [f"{topic} audit"]
+    lose_nodes(tmp_path / "s", topic.cursor_path("audit"))
+    assert cli(*run, *over).json_lines == []
     key = cli(*run, "compaction", "explain", "acme/orders/compacted", "--key", "k0003")
     assert (key.exit_code, "no message has the key" in key.stderr) == (1, False)
 

@@ -14,6 +14,7 @@ from pulsar_admin.later import later, laters
 from pulsar_admin.store import errors
 from pulsar_admin.store.db.clocks import check_clock
 from pulsar_admin.store.model import cursors as model
+from pulsar_admin.store.model.broken_beside import unseen_position
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic, read_topic
 from pulsar_admin.store.names import LATEST, TopicName, TopicSelection
@@ -360,6 +361,8 @@ class Cursor(Cursors):
             topic, cursor = model.read_topic_cursor(reader, self._topic, self._name)
             analysis = backlogs.analyze_backlog(reader.txn, topic, cursor.state, first)
             self._session.warn_of_broken(reader.txn, [self._topic])
+            if unseen := unseen_position(reader.txn, cursor):
+                self._session.partial([f"{topic.name}: {unseen}"])
         if lost := analysis.uncounted_entries:
             entries = f"{counted(lost, 'entry', 'entries')} of the backlog of {self._name}"
             self._session.partial([f"{topic.name}: {entries} {plural(lost, 'is', 'are')} in no imported file"])

@@ -18,7 +18,7 @@ from pulsar_admin.store.db.tree import read_node
 from pulsar_admin.store.errors import InvalidValue, Refused
 from pulsar_admin.store.facts.backlogs import extent_of_messages, find_cut
 from pulsar_admin.store.model import cursors
-from pulsar_admin.store.model.coverage import absent_of
+from pulsar_admin.store.model.broken_beside import unseen_position
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import COMPACTED_LEDGER, Topic
 from pulsar_admin.store.names import PENDING_ACK_SUFFIX, TRANSACTION_LOG_PREFIX, Position, TopicName
@@ -151,9 +151,7 @@ def _move_part(reader: EntryReader, move: CursorMove, freed: Freed) -> plan.Curs
         expiry=move.expiry,
         warnings=(
             *((_guard_text(move.cursor),) if move.is_forced else ()),
-            *_source_warnings(
-                move, absent_of(txn, move.cursor.info.cursors_ledger_id) if move.cursor.is_incomplete else ()
-            ),
+            *_source_warnings(move, unseen_position(txn, move.cursor)),
             *move.warnings,
             *(
                 chunk_warnings(reader, move.topic, move.state)
@@ -170,17 +168,14 @@ def _view_json(move: CursorMove, state: CursorState) -> dict[str, int | None]:
     return {} if before == after else {"compactedLedger": state.properties.get(COMPACTED_LEDGER)}
 
 
-def _source_warnings(move: CursorMove, absent: tuple[str, ...]) -> list[str]:
-    """Return warnings about the cursor's old position; ``absent`` are bookies that were not imported and may hold it."""
+def _source_warnings(move: CursorMove, unseen: str) -> list[str]:
+    """Return warnings about the cursor's old position; ``unseen``: ``unseen_position``."""
     cursor = move.cursor
     warnings = []
     if is_unreadable(cursor):
         warnings.append(unreadable_text(cursor))
-    elif absent:
-        warnings.append(
-            f"the position of {cursor.name} is unknown: the newest entries of its cursor ledger "
-            f"{cursor.info.cursors_ledger_id} may be on {', '.join(absent)}, not imported"
-        )
+    elif unseen:
+        warnings.append(unseen)
     elif cursor.recoverable is not None:
         warnings.append(
             f"BookKeeper's metadata of the cursor ledger {cursor.info.cursors_ledger_id} is gone: a broker would start {cursor.name} "

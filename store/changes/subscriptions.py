@@ -25,6 +25,7 @@ from pulsar_admin.store.db.audit_log import Step
 from pulsar_admin.store.db.tree import find_node, read_node
 from pulsar_admin.store.errors import AlreadyExists, InvalidValue, Refused
 from pulsar_admin.store.facts.backlogs import extent_of_messages
+from pulsar_admin.store.model.broken_beside import unseen_position
 from pulsar_admin.store.model.cursors import (
     COMPACTION_CURSOR,
     DEDUP_CURSOR,
@@ -138,6 +139,8 @@ def _removal_part(reader: EntryReader, topic: Topic, cursor: Cursor, now_ms: int
         warnings = (f"the topic {pending_ack} of its transactions stays; a broker would delete it too",)
     if is_unreadable(cursor):
         warnings += (unreadable_text(cursor),)
+    if unseen := unseen_position(reader.txn, cursor):
+        warnings += (unseen,)
     return CursorPart(
         topic=str(topic.name),
         subscription=cursor.name,

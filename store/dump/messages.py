@@ -19,7 +19,8 @@ from msgspec.structs import asdict, replace
 
 from pulsar_admin.store.db.clocks import check_clock
 from pulsar_admin.store.dump.options import AskedMessages, DumpOptions
-from pulsar_admin.store.errors import InvalidValue, StoreError
+from pulsar_admin.store.errors import InvalidValue, NotSeen, StoreError
+from pulsar_admin.store.model.broken_beside import unseen_position
 from pulsar_admin.store.model.cursors import iter_backlog, read_cursor
 from pulsar_admin.store.model.messages import (
     EVENT,
@@ -148,7 +149,10 @@ class BacklogMessages(TopicMessages):
 
     def __init__(self, *asked: Any, subscription: str) -> None:  # Any: the fields of AskedMessages
         super().__init__(*asked)
-        self.state = read_cursor(self.reader.txn, self.reader, self.topic, subscription).state
+        cursor = read_cursor(self.reader.txn, self.reader, self.topic, subscription)
+        self.state = cursor.state
+        if unseen := unseen_position(self.reader.txn, cursor):
+            self.problems.append(NotSeen(f"{self.topic.name}: {unseen}"))
 
     def is_few(self) -> bool:
         from pulsar_admin.store.search.window import SMALL_MESSAGES

@@ -265,8 +265,8 @@ class SubscriptionFacts:
 
     @fact
     def cut_message(self) -> backlogs.CutMessage | None:
-        """The chunked message in the middle of which the backlog begins; None if there is none, or if finding it would read too much."""
-        if not self.may_look_at_edges:
+        """The chunked message in the middle of which the backlog begins; None for none, or if that is unknown."""
+        if not self.may_look_at_edges or self.cursor_bookies:
             return None
         return backlogs.find_cut(self.of.reader, self.of.topic, self.pending, known(self.contents))
 
@@ -456,10 +456,10 @@ class SubscriptionFacts:
 
     @fact
     def ttl_conflict(self) -> TtlConflict | Unknown | None:
-        """Delayed messages of the backlog that the TTL drops before they are due; None for none, or if finding them would read too much."""
+        """Delayed messages of the backlog that the TTL drops before they are due; None for none, or if that is unknown."""
         topic = self.of
         ttl = known(self.ttl)
-        if not self.is_consumed or ttl is None:
+        if not self.is_consumed or ttl is None or self.cursor_bookies:
             return None
         name = topic.topic.name
         if not may_delay(topic.reader.txn, name) or not topic.budget.take(self.pending_entries, name):
@@ -662,12 +662,16 @@ class TopicFacts:
 
     @fact
     def quotas(self) -> tuple[QuotaState, ...] | Unknown:
-        """Each backlog quota in force that has a limit, with the topic's state against it."""
+        """Each backlog quota in force that has a limit and whose state against it is known."""
         if isinstance(self.policies, Unknown):
             return self.policies
         if not self.policies.backlog_quotas:
             return ()
-        return tuple(iter_quota_states(self.topic, self.mark_deletes, self.policies.backlog_quotas, self.now_ms))
+        # A cursor of unknown position may be slower than all others: what it would change is not told.
+        unseen = {one.cursor.name for one in self.subscriptions if one.cursor_bookies}
+        marks = {name: mark for name, mark in self.mark_deletes.items() if name not in unseen}
+        states = iter_quota_states(self.topic, marks, self.policies.backlog_quotas, self.now_ms)
+        return tuple(state for state in states if state.is_reached or not unseen)
 
     @fact
     def clocks(self) -> Clocks:

@@ -2,7 +2,10 @@
 ``__change_events``. Imports little: most topics have neither.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from pulsar_admin.store.codec.ledgermetadata import ledger_path
 from pulsar_admin.store.db.environment import Txn, once
@@ -11,11 +14,30 @@ from pulsar_admin.store.errors import StoreError
 from pulsar_admin.store.model import topics
 from pulsar_admin.store.names import EVENTS, NamespaceName, TopicName
 
+if TYPE_CHECKING:
+    from pulsar_admin.store.model.cursors import Cursor
+
 
 def find_broken_beside(txn: Txn, topic: topics.Topic) -> tuple[str, ...]:
     """Return sentences about losses outside the topic's ledger list, and how a broker behaves."""
     lost = _lost_view(txn, topic)
     return (*lost, *find_lost_events(txn, topic.name))
+
+
+def unseen_position(txn: Txn, cursor: Cursor) -> str:
+    """Return that the position of ``cursor`` is unknown, if a bookie that is not imported may have its newest state; else ""."""
+    if not cursor.is_incomplete:
+        return ""
+    from pulsar_admin.store.model.coverage import absent_of  # hardly any is
+
+    ledger_id = cursor.info.cursors_ledger_id
+    absent = absent_of(txn, ledger_id)
+    return (
+        f"the position of {cursor.name} is unknown: the newest entries of its cursor ledger {ledger_id} may be on"
+        f" {', '.join(absent)}, not imported"
+        if absent
+        else ""
+    )
 
 
 def find_lost_events(txn: Txn, name: TopicName) -> tuple[str, ...]:

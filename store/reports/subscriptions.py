@@ -12,11 +12,12 @@ from typing import TypeVar
 
 from msgspec import Struct, field
 
-from pulsar_admin.store.errors import StoreError
+from pulsar_admin.store.errors import NotSeen, StoreError
 from pulsar_admin.store.facts import Unknown, known
 from pulsar_admin.store.facts.backlogs import Contents, NotDue
 from pulsar_admin.store.facts.topics import ReadBudget, TopicFacts, read_headers_together
 from pulsar_admin.store.facts.topics import SubscriptionFacts as Facts
+from pulsar_admin.store.model.broken_beside import unseen_position
 from pulsar_admin.store.model.cursors import COMPACTION_CURSOR, backlog_size_bytes, is_subscription
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic, expand_topic, partition_count, read_topic
@@ -171,6 +172,8 @@ def known_of(fact: _Fact | Unknown, fail: Callable[[StoreError], None]) -> _Fact
 def _facts_of(facts: Facts, asked: Asked, fail: Callable[[StoreError], None]) -> SubscriptionFacts:
     cursor, policies = facts.cursor, facts.of.policies
     is_compaction = cursor.name == COMPACTION_CURSOR  # which no TTL expires
+    if unseen := unseen_position(facts.of.reader.txn, cursor):
+        fail(NotSeen(f"{facts.of.topic.name}: {unseen}"))
     counted = facts.backlog if asked.delayed_ms is None else facts  # without a look at headers: what the index says
     return SubscriptionFacts(
         topic=facts.of.topic.name,
