@@ -352,6 +352,7 @@ def test_what_is_not_seen_is_not_called_lost(one_of_three: Path, cli: Cli) -> No
     run = ("--store", one_of_three)
     missing = cli(*run, "ledgers", "missing", "-o", "json")
     assert (missing.exit_code, {row["reason"] for row in missing.json}) == (1, {"not-imported"})
+    assert {row["cure"] for row in missing.json} == {"pulsar-admin store add bookie bk1test=DIR,DIR"}
     info = cli(*run, "ledgers", "info", 8, "-o", "json").json
     assert (info["lost"], info["missing"][:2], info["coverage"]["lost"]) == ("not-imported", [[2, 2], [5, 5]], 0)
     read = cli(*run, "topics", "get-message-by-id", "public/default/plain", "-l", 8, "-e", 5)

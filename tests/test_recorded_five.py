@@ -226,6 +226,9 @@ def test_what_the_metadata_does_not_say_of_a_transaction_is_not_known(cli: Cli, 
     stats = cli("--store", path, *f"transactions transaction-buffer-stats -t {PAID}".split())
     assert stats.exit_code == 6
     assert "the metadata does not say" in stats.stderr
+    cli.on(path, f"transactions transaction-in-buffer-stats -m 1 -l 0 -t {PAID}").ends(
+        6, "transaction (1,0): the metadata"
+    )
 
 
 @pytest.mark.deep

@@ -9,8 +9,11 @@ import pytest
 from pulsar_admin.store.codec.ledgermetadata import ledger_path
 from pulsar_admin.store.codec.logscan import Record, iter_records
 from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.db.files import iter_logs
 from pulsar_admin.store.db.owners import find_owners
 from pulsar_admin.store.db.tree import find_node
+from pulsar_admin.store.facts.file_sums import indexed_sizes, read_disk_totals
+from pulsar_admin.store.names import FileKind
 from pulsar_admin.store.reports.usage import GONE, read_usage
 from tests.conftest import Cli
 from tests.stores import imported
@@ -29,7 +32,9 @@ def test_bytes_of_every_log_and_of_deleted_ledgers(name: str, state: str) -> Non
                 place[item.ledger_id, item.entry_id] = (log.name, 4 + item.size)
                 records.append((item.ledger_id, log.name, 4 + item.size))
     with open_store(imported(name, state)) as store, store.read() as txn:
-        usage = read_usage(txn)
+        usage, stuck = read_usage(txn), read_disk_totals(txn, 99).stuck
+        sizes, logs = indexed_sizes(txn), [log for log in iter_logs(txn) if log.kind is FileKind.ENTRY_LOG]
+        indexed = {Path(log.path).name: sizes(log.file_id) for log in logs}
         alive = {ledger_id: find_node(txn, ledger_path(ledger_id)) is not None for ledger_id, _ in place}
         owners = {ledger_id: (*(one.topic for one in find_owners(txn, ledger_id)), "")[0] for ledger_id, _ in place}
     live, dead = Counter[str](), Counter[str]()
@@ -46,6 +51,14 @@ def test_bytes_of_every_log_and_of_deleted_ledgers(name: str, state: str) -> Non
             assert file.live_bytes + file.dead_bytes + file.other_bytes == file.size_bytes
             largest = dict.fromkeys(owners[ledger_id] for ledger_id, _ in lives[log_name].most_common())
             assert file.kept_for == tuple(largest)[:3]
+    for log in stuck:
+        ((ledger_id, _),) = lives[Path(log.path).name].most_common(1)
+        assert log.kept_for in (owners[ledger_id], f"ledger {ledger_id}, which nothing references")
+    assert len(stuck) == len({*live} & {*dead})
+    newest = {name: Counter[int]() for name in indexed}
+    for (ledger_id, _), (log_name, size) in place.items():
+        newest[log_name][ledger_id] += size
+    assert indexed == newest
     deleted = next(row for row in usage.owners if row.owner == GONE)
     assert deleted.disk_bytes == dead.total()
     assert deleted.bytes == sum(size for (ledger_id, _), (_, size) in place.items() if not alive[ledger_id])
@@ -95,9 +108,14 @@ def twins(tmp_path: Path, cli: Cli) -> Path:
 def test_no_log_is_free_that_holds_a_copy_of_what_lives(twins: Path) -> None:
     copies = 0
     with open_store(twins) as store, store.read() as txn:
+        indexed = {log.path: indexed_sizes(txn)(log.file_id) for log in iter_logs(txn)}
         for file in read_usage(txn).files:
             records = iter_records(Path(file.path).read_bytes(), file.path) if file.size_bytes else ()
-            ledgers = {item.ledger_id for item in records if isinstance(item, Record) and item.ledger_id >= 0}
+            ledgers = Counter[int]()
+            for item in records:
+                if isinstance(item, Record) and item.ledger_id >= 0:
+                    ledgers[item.ledger_id] += 4 + item.size
+            assert indexed[file.path] == ledgers
             lives = any(find_node(txn, ledger_path(ledger_id)) is not None for ledger_id in ledgers)
             copies += lives
             assert bool(file.live_bytes) == lives

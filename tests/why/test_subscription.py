@@ -271,10 +271,11 @@ def test_no_command_is_printed_that_refuses_to_expire_for_a_replicator(
     [(9 * 3600, (10, -1), True), (11 * 3600, (10, -1), False), (9 * 3600, (11, 9), False), (9 * 3600, (10, 9), True)],
 )
 def test_age_quota_goes_by_closed_ledgers(limit: int, mark: tuple[int, int], reached: bool, tmp_path: Path) -> None:
-    quota = {"message_age": {"limitSize": -1, "limitTime": limit, "policy": "consumer_backlog_eviction"}}
-    found = ask(plant(tmp_path / "s", Planted(mark=mark, policies={"backlog_quota_map": quota})))
-    codes = {reason.code for reason in found.reasons}
-    assert ("quota-reached" in codes, "quota-left" in codes) == (reached, not reached)
+    ample = {"limitSize": 1 << 40, "limitTime": -1, "policy": "producer_exception"}
+    quota = {"limitSize": -1, "limitTime": limit, "policy": "consumer_backlog_eviction"}
+    policies = {"backlog_quota_map": {"message_age": quota, "destination_storage": ample}}
+    codes = [reason.code for reason in ask(plant(tmp_path / "s", Planted(mark=mark, policies=policies))).reasons]
+    assert (codes.count("quota-reached"), codes.count("quota-left")) == (reached, 2 - reached)
 
 
 def test_policies_that_cannot_be_read_are_told(tmp_path: Path, damages_stores: None) -> None:
