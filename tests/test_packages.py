@@ -11,14 +11,15 @@ from typing import Any
 
 import pytest
 
-from pulsar_admin.store.codec.ledgermetadata import ledger_path
+from pulsar_admin.store.codec.ledgermetadata import closed_ledger, encode_ledger_metadata, ledger_path
 from pulsar_admin.store.codec.packages import decode_log_segment, decode_package_metadata, iter_records
 from pulsar_admin.store.db.blocks import ledger_key
 from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.db.tree import read_node
 from pulsar_admin.store.errors import EntryCorrupt, MetadataCorrupt, Unsupported
 from pulsar_admin.store.model.reader import open_reader
 from tests.conftest import Cli
-from tests.stores import imported_cluster, lose_nodes, put_node, write_rows
+from tests.stores import imported_cluster, lose_nodes, put_node, read_rows, write_rows
 from tests.worlds import oracle
 
 SAID: dict[str, Any] = oracle("packages")  # Any: JSON
@@ -149,6 +150,17 @@ def test_a_damaged_segment_says_so(value: bytes, exit_code: int, cli: Cli, tmp_p
     found = cli("--store", path, "packages", "download", "function://public/default/large@4.0.8", "--path", target)
     assert (found.exit_code, target.exists()) == (exit_code, False)
     assert "Traceback" not in found.stderr
+
+
+def test_a_package_without_the_entries_of_its_first_part_is_no_package(cli: Cli, tmp_path: Path) -> None:
+    path = Path(shutil.copytree(imported_cluster("packages"), tmp_path / "store"))
+    where = f"{LARGE}/4.0.8/<default>/ledgers/logrecs_00000000000000000"
+    segment = read_rows(path, lambda txn: read_node(txn, f"{where}1").value).split(b";")
+    for number, ledger in ((1, b"999"), (2, segment[1])):
+        put_node(path, f"{where}{number}", b";".join([segment[0], ledger, *segment[2:5], b"%d" % number, *segment[6:]]))
+    put_node(path, ledger_path(999), encode_ledger_metadata(closed_ledger("b:1", 0, 0, {})))
+    words = ("packages", "download", "function://public/default/large@4.0.8", "--path", tmp_path / "package")
+    cli("--store", path, *words).ends(5, "ledger 999 of ")
 
 
 @pytest.mark.parametrize("field", [b"q\0~\0\2", b"r\0\1Z" + bytes(9) + b"\0\0xp", b"x", b"w\3abc"])
