@@ -15,6 +15,8 @@ from pulsar_admin.store.scan import following
 from pulsar_admin.store.scan.following import (
     FIRST,
     IDS,
+    KEPT_BYTES,
+    KEPT_LOGS,
     FilePart,
     Followed,
     Follower,
@@ -22,6 +24,7 @@ from pulsar_admin.store.scan.following import (
     Limit,
     Looked,
     Offset,
+    Recent,
     list_files,
     pieces_without,
 )
@@ -289,6 +292,24 @@ def test_an_offset_stays_small(tmp_path: Path) -> None:
     assert max(sizes[15:]) < max(sizes[:15]) + 50
     (folder,) = offset["logs"].values()
     assert "," not in folder["done"]
+
+
+def test_what_a_replay_may_write_again_is_known() -> None:
+    """As many logs and bytes later, of the same folder alone."""
+    delivered = np.array([b"x"], IDS)
+    for passed, is_known in (
+        ([("a", 1, KEPT_BYTES + 1)], True),
+        ([("b", 2, KEPT_BYTES + 1)], True),
+        ([("a", 2, KEPT_BYTES)], True),
+        ([("a", 2, KEPT_BYTES), ("a", 3, 1)], False),
+        ([("a", 2 + log, 0) for log in range(KEPT_LOGS)], True),
+        ([("a", 2 + log, 0) for log in range(KEPT_LOGS + 1)], False),
+    ):
+        recent = Recent()
+        recent.add("a", 1, (0, 0), (0, 0), delivered)
+        for folder, log, size in passed:
+            recent.pass_by(folder, log, size, is_begun=True)
+        assert recent.known(delivered).tolist() == [is_known], passed
 
 
 def test_a_log_that_shrinks_vanishes_or_is_another(tmp_path: Path) -> None:

@@ -1,23 +1,28 @@
 """Ledgers verified by an engine: what it is handed is bounded by bytes, and what it says is what this process says."""
 
+import pickle
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from random import Random
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from msgspec import field
 
+from pulsar_admin.store.codec.entry import ENTRY_HEADER_BYTES
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.engine.local import LocalEngine
 from pulsar_admin.store.engine.operation import Finished, Reducing
 from pulsar_admin.store.engine.slices import FileRange
+from pulsar_admin.store.kernels.columns import RECORD
 from pulsar_admin.store.model.ledgers import iter_ledger_ids
 from pulsar_admin.store.model.reader import open_reader
 from pulsar_admin.store.reports.verify import verify_ledger
-from pulsar_admin.store.scan.length_chains import LedgerChains, LengthChain
+from pulsar_admin.store.scan.length_chains import CheckLengths, LedgerChains, LengthChain
+from pulsar_admin.store.scan.places import EntryBatch
 from pulsar_admin.store.scan.reducing import EntryBatches
 from pulsar_admin.store.transfer.imports import ImportOptions
 from tests.stores import import_standalone, imported
@@ -97,6 +102,12 @@ def test_a_chain_is_the_same_however_it_is_cut(seed: int) -> None:
     ]
     assert whole.damaged == expected
     assert expected
+    rows = np.zeros(len(entries), RECORD)
+    entry_ids, rows["length"], payloads = np.array(entries, np.int64).T
+    rows["digest_bytes"], rows["size"] = 4, ENTRY_HEADER_BYTES + 4 + payloads
+    batch = EntryBatch(np.full_like(entry_ids, 7), entry_ids, rows.view(np.uint8), entry_ids, entry_ids, rows)
+    at_once = pickle.loads(CheckLengths().partial(batch)["chain"])
+    assert (at_once.damaged, at_once.first, at_once.last) == (whole.damaged, whole.first, whole.last)
     parts = LengthChain()
     cuts = [0, *sorted(draw.sample(range(len(entries)), 12)), len(entries)]
     for start, end in pairwise(cuts):
