@@ -2,18 +2,12 @@
 
 import os
 import re
-import shutil
 import struct
-import sys
-import tarfile
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta, timezone
 from functools import partial
 from hashlib import sha256
 from importlib import import_module
-from io import BytesIO
-from itertools import chain, combinations, pairwise, product
 from operator import attrgetter
 from pathlib import Path
 from types import SimpleNamespace
@@ -28,20 +22,13 @@ import pytest
 from kazoo.exceptions import AuthFailedError, NoAuthError, UnimplementedError
 from msgspec import to_builtins
 from msgspec.structs import replace
-from pyarrow import fs
 from pyroaring import BitMap64
 
 from pulsar_admin.api.cursors import Cursors
 from pulsar_admin.api.plan import Plan
 from pulsar_admin.commands.store.check import CheckRow
-from pulsar_admin.commands.store.export import _exported_copy
-from pulsar_admin.confirm import confirm_loss
-from pulsar_admin.errors import failure_of
 from pulsar_admin.page.charts import Box
-from pulsar_admin.store.changes.plan import read_plan
 from pulsar_admin.store.changes.resets import ToTime
-from pulsar_admin.store.changes.subscriptions import own_ledgers
-from pulsar_admin.store.changes.topics import plan_topic
 from pulsar_admin.store.codec import entrylog, journal, offload, sequencefile
 from pulsar_admin.store.codec.avro import VALUES_PER_BYTE
 from pulsar_admin.store.codec.buffer import Reader
@@ -53,7 +40,6 @@ from pulsar_admin.store.codec.cursor import (
     PlainCursor,
     Position,
     encode_cursor_info,
-    find_plain_cursor,
 )
 from pulsar_admin.store.codec.dbledger import LocationRow
 from pulsar_admin.store.codec.digest import DIGEST_SIZE
@@ -62,8 +48,6 @@ from pulsar_admin.store.codec.ledgermetadata import (
     DigestType,
     LedgerState,
     LoneLedger,
-    decode_ledger_metadata,
-    encode_ledger_metadata,
     ledger_path,
 )
 from pulsar_admin.store.codec.logscan import Record
@@ -73,39 +57,21 @@ from pulsar_admin.store.codec.managedledger import (
     decode_managed_ledger,
     encode_managed_ledger,
 )
-from pulsar_admin.store.codec.message import decode_message_entry
 from pulsar_admin.store.codec.policies import PartitionedTopic, Retention
 from pulsar_admin.store.codec.policyevent import AvroSchema, PolicyEvent
-from pulsar_admin.store.codec.schema import (
-    TYPE_NUMBERS,
-    IndexEntry,
-    SchemaEntry,
-    SchemaLocator,
-    encode_schema_entry,
-    encode_schema_locator,
-)
 from pulsar_admin.store.codec.transactions import COMMITTED, TxnId
 from pulsar_admin.store.codec.zookeeper_reads import NO_AUTH, Failed
-from pulsar_admin.store.compaction.keys import survey
 from pulsar_admin.store.db import file as lmdb_file
 from pulsar_admin.store.db.audit_log import append_change
-from pulsar_admin.store.db.backups import keep_hint
 from pulsar_admin.store.db.blocks import BLOCK_ENTRIES, BLOCK_HEADER
-from pulsar_admin.store.db.bookies import iter_imported_bookies
-from pulsar_admin.store.db.entry_files import EntryFiles, FileState
-from pulsar_admin.store.db.environment import Store, _translated, open_store
+from pulsar_admin.store.db.entry_files import FileState
+from pulsar_admin.store.db.environment import Store, _translated
 from pulsar_admin.store.db.locks import writer_lock
 from pulsar_admin.store.db.nacks import BUCKET, ID_SIZE_BYTES, _sealed
 from pulsar_admin.store.db.storeinfo import read_store_info
-from pulsar_admin.store.db.tree import tree_key
 from pulsar_admin.store.disks import reclaim
-from pulsar_admin.store.disks.live_records import NOWHERE, LocationsIndex
-from pulsar_admin.store.disks.reclaim import LogAction, Room, _LogReader
-from pulsar_admin.store.disks.salvage import FilePlace, read_missing
-from pulsar_admin.store.doctor.diagnosing import EACH_MOST, sum_up
-from pulsar_admin.store.dump import job
+from pulsar_admin.store.disks.reclaim import Room
 from pulsar_admin.store.dump.source import _iter_files
-from pulsar_admin.store.engine.operation import FailedSlice
 from pulsar_admin.store.engine.slices import FileRange
 from pulsar_admin.store.errors import (
     Corrupt,
@@ -116,44 +82,28 @@ from pulsar_admin.store.errors import (
     IndexCorrupt,
     InvalidValue,
     JournalCorrupt,
-    LedgerNotFound,
     LimitExceeded,
     MetadataCorrupt,
     NothingMatches,
     NotSeen,
-    NotWritable,
     Refused,
-    SliceFailed,
-    SourceNotFound,
     StalePlan,
     StoreError,
     TopicNotFound,
     Unsupported,
 )
-from pulsar_admin.store.facts import Unknown, vanished
+from pulsar_admin.store.facts import Unknown
 from pulsar_admin.store.facts.backlogs import CutMessage
 from pulsar_admin.store.facts.indexes import iter_log_ledgers
 from pulsar_admin.store.facts.numbers import Blocker
-from pulsar_admin.store.facts.partitions import Partitions, find_disagreeing
-from pulsar_admin.store.facts.quiet import _pin_nothing
-from pulsar_admin.store.facts.starts import _is_emptied, _log_facts, _why_closed, _why_epochs_refused
-from pulsar_admin.store.facts.topics import Clocks, TopicFacts, is_on_time
-from pulsar_admin.store.history import servers
+from pulsar_admin.store.facts.starts import _why_closed, _why_epochs_refused
 from pulsar_admin.store.history.as_of import Moment
-from pulsar_admin.store.history.versions import Flaw, Version
 from pulsar_admin.store.index.idx_files import _problem
 from pulsar_admin.store.index.rebuild import Difference
-from pulsar_admin.store.kernels.columns import RECORD
-from pulsar_admin.store.kernels.producers import number_spans
-from pulsar_admin.store.kernels.slots import SLOT
 from pulsar_admin.store.model.broken import NO_METADATA
-from pulsar_admin.store.model.broken_beside import find_lost_events
 from pulsar_admin.store.model.coverage import Stripe
-from pulsar_admin.store.model.cursors import DEDUP_CURSOR, CursorSource, read_cursor
-from pulsar_admin.store.model.ledgers import WholeLedger, find_place, iter_gaps, sorted_ledger_ids
+from pulsar_admin.store.model.cursors import DEDUP_CURSOR, CursorSource
 from pulsar_admin.store.model.publish_times import PublishTimes
-from pulsar_admin.store.model.reader import open_reader
-from pulsar_admin.store.model.references import read_namings
 from pulsar_admin.store.model.resources import (
     RACKS_PATH,
     Bundle,
@@ -162,55 +112,38 @@ from pulsar_admin.store.model.resources import (
     parse_bundle,
     resource_group_path,
 )
-from pulsar_admin.store.model.topics import PARTITIONS_MAX, iter_partitioned, read_topic
+from pulsar_admin.store.model.topics import PARTITIONS_MAX
 from pulsar_admin.store.nacks.tracker import NegativeAcksTracker
 from pulsar_admin.store.names import EARLIEST, EVENTS, LATEST, FileKind, NamespaceName, parse_topic
 from pulsar_admin.store.policies.rules import TOPIC_POLICIES
 from pulsar_admin.store.proto.bookkeeper_pb2 import LedgerMetadataFormat
 from pulsar_admin.store.proto.pulsar_api_pb2 import MessageIdData
-from pulsar_admin.store.recovery import restore
 from pulsar_admin.store.recovery.ack_history import ChosenState, TimeBound
 from pulsar_admin.store.recovery.chains import CLOCK_SKEW_MS
 from pulsar_admin.store.recovery.deleted_nodes import PastCursor
 from pulsar_admin.store.recovery.evidence import COMPACTED, CURSOR
 from pulsar_admin.store.recovery.journal_times import WriteTime
-from pulsar_admin.store.recovery.metadata_index import LedgerNames
 from pulsar_admin.store.recovery.rolling import COMPACTED_LEDGER, FollowedCursor
-from pulsar_admin.store.reports.ledgers import iter_missing
 from pulsar_admin.store.reports.log_files import LogVerdict, _verify_map, read_log_summary
 from pulsar_admin.store.reports.shell import Selection
 from pulsar_admin.store.reports.verify import EntryRow
-from pulsar_admin.store.rules.finding import Finding, Severity
-from pulsar_admin.store.rules.judging import weight
-from pulsar_admin.store.scan import ledgers_map, typed_values
+from pulsar_admin.store.rules.finding import Severity
+from pulsar_admin.store.scan import ledgers_map
 from pulsar_admin.store.scan.ledgers_map import FalseMap
 from pulsar_admin.store.scan.operations import PlainFiles
-from pulsar_admin.store.scan.sources import ListedObject, list_prefix
-from pulsar_admin.store.search.by_time import find_first_at_or_after
-from pulsar_admin.store.search.skew import misplaced
-from pulsar_admin.store.sources import log_files
-from pulsar_admin.store.sources.cluster import open_metadata
-from pulsar_admin.store.sources.ensemble import Address, Client, LiveEnsemble, Session, parse_address
-from pulsar_admin.store.sources.given_bookies import find_bookie, parse_bookie
+from pulsar_admin.store.sources.ensemble import Address, Session
 from pulsar_admin.store.sources.layout import _nearest_hint
-from pulsar_admin.store.sources.zookeeper import Gap, iter_unread_logs
-from pulsar_admin.store.tables.entries import senders
-from pulsar_admin.store.tables.folder import Folder, TableFile
-from tests.compaction.entries import Batch, Slot, compacted, entry
+from pulsar_admin.store.sources.zookeeper import Gap
+from pulsar_admin.store.tables.folder import TableFile
 from tests.conftest import Cli
-from tests.fake_zookeeper import FakeZooKeeper
 from tests.stores import (
     change_value,
-    imported,
     lose_nodes,
     narrow,
     narrow_copy,
     put_node,
-    read_rows,
-    read_store,
     write_rows,
 )
-from tests.synthetic import CREATED_MS, Made, MadeCompacted, MadeTopic, ledger_node, make_store
 from tests.worlds import assert_unchanged
 
 DAY, LONG = 86_400_000, 2**63 - 1
@@ -238,7 +171,6 @@ UNREADABLE, NEWER = _Unreadable(MetadataCorrupt("it is damaged")), _Unreadable(U
 IN_LEDGER = encode_cursor_info(CursorInfo(7, Position(1, 2)))
 IN_LEDGER_THEN = PastCursor(CursorInfo(7, Position(1, 2)), CursorState(Position(1, 2)), IN_LEDGER, "it is damaged")
 SMALL = N(entries=0, live_bytes=1, live_ledgers=1)
-COMPACTING = CursorState(EARLIEST, properties={COMPACTED_LEDGER: 9})
 BAD = N(bad={0: [N(offset=10, length_bytes=5, ledger_id=0), N(offset=20, length_bytes=7, ledger_id=-1)]})
 KIND = N(name="x", like=None, default=None, unset=None)
 NODES = [N(path=f"/ledgers/00/0000/L000{number}", change="created") for number in range(7)]
@@ -264,6 +196,7 @@ TOPIC = N(
     first_position=Position(7, -1),
     ledgers=[N(ledger_id=7, entries=5), N(ledger_id=9, entries=3)],
 )
+COMPACTING = CursorState(EARLIEST, properties={COMPACTED_LEDGER: 9})
 LEDGERS = N(names=set(), kinds=set(), indexed=[], timed=[], contradiction="")
 LISTS = [N(ledger_id=5, entries=1), N(ledger_id=6, entries=0), N(ledger_id=9, entries=1)]
 BATCH = N(key=None, clock="publish", first=Position(1, 5, 2), last=Position(1, 5, 3))
@@ -1757,16 +1690,6 @@ SAID: dict[str, list[tuple[Any, str]]] = {
 """By function: what it is given, and a part of what it says then."""
 
 
-def test_what_a_disk_does_is_said() -> None:
-    for error, said in (
-        (OSError(5, "Input/output error", "f"), "the disk failed at f: Input/output error"),
-        (OSError(5, "Input/output error"), "the disk failed at a file: Input/output error"),
-        (OSError(28, "No space left on device"), "no space left writing the output"),
-        (MemoryError(), "out of memory"),
-    ):
-        assert failure_of(error).message == said
-
-
 def test_what_is_found_is_said() -> None:
     asked = [(place, given, text) for place, rows in SAID.items() for given, text in rows]
     told = [(place, text, str(to_builtins(_called(place, given), enc_hook=str))) for place, given, text in asked]
@@ -1824,687 +1747,12 @@ def test_disks_that_are_wrong_in_one_way(tmp_path: Path) -> None:
     assert (found.path, len(unread)) == (log, 1)
 
 
-def test_values_that_their_schema_does_not_have() -> None:
-    decimal = typed_values._decimal({"precision": 3, "scale": 1}).convert
-    for convert, value, text in (
-        (typed_values._integer(8), 128, "128 is not a number of 8 bits"),
-        (typed_values._integer(8), -129, "-129 is not a number of 8 bits"),
-        (decimal, "x", "'x' is not a decimal number"),
-        (decimal, "1" * 50, "has more than 3 digits"),
-        (decimal, "123.4", "123.4 does not fit a decimal of 3 digits"),
-        (decimal, "1.25", "1.25 does not fit a decimal of 3 digits"),
-    ):
-        with pytest.raises(ValueError, match=text):
-            convert(value)
-    keys = {"key": pa.array(["a", "_"]), "keyEncoded": pa.array([False, True])}
-    assert typed_values._key_bytes(pa.RecordBatch.from_pydict(keys), A_TOPIC).to_pylist() == [b"a", b"_"]
-
-
-def test_the_last_value_of_what_was_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
-    said = [
-        Flaw(Path("log.1"), "damaged"),
-        *(Version("p", 1, 2, None, "set", value, 0) for value in (b"a", b"b", None)),
-    ]
-    monkeypatch.setattr(servers, "find_servers", lambda sources: ())
-    monkeypatch.setattr(servers, "iter_versions", lambda *of: said)
-    reader = N(txn=N(store=N(info=N(sources=()))))
-    assert vanished._last_values(reader, ["p"]) == {"p": b"b"}
-
-
-def test_ledger_0_is_a_ledger() -> None:
-    def cursor(ledger_id: int) -> Any:
-        return SimpleNamespace(info=CursorInfo(ledger_id), state=SimpleNamespace(properties={}))
-
-    assert (own_ledgers(cursor(0)), own_ledgers(cursor(-1))) == ((0,), ())
-    for properties in ({}, {"p": 1}):  # as a cursor nearly always is, and with more
-        infos = [CursorInfo(one, Position(1, 2), properties=properties) for one in (0, -1)]
-        assert [find_plain_cursor(encode_cursor_info(info)) is None for info in infos] == [True, False]
-    for name in ("plain", "with%2Fslash"):  # of names as they nearly always are, and of others
-        path = f"/managed-ledgers/a/b/persistent/{name}/s"
-        named = [one.ledger_ids for one in read_namings(path, encode_cursor_info(CursorInfo(0, Position(1, 2))))]
-        assert (named, read_namings(path, encode_cursor_info(CursorInfo(-1, Position(1, 2))))) == ([[0]], [])
-
-
-def _finding(code: str, where: str) -> Finding:
-    return Finding(Severity.WARNING, code, where, where, {}, 0, 0, "", "", "", "use", "", "")
-
-
-def test_as_many_as_are_told_one_by_one() -> None:
-    some = [_finding("ledger-without-metadata", f"ledger {number}") for number in range(EACH_MOST + 1)]
-    assert len([*sum_up(some[:-1])]) == EACH_MOST
-    assert len([*sum_up(some)]) == 1
-
-
-def test_what_keeps_a_store_from_being_read_comes_before_policies_and_these_before_the_rest() -> None:
-    from pulsar_admin.store.rules import judging
-
-    (leading, *_) = sorted(judging._LEADING)
-    worst = judging._WORST[0]
-    where = ("x", f"persistent://a/b/{EVENTS}", "x")
-    ranks = [weight(_finding(code, place)) for code, place in zip((leading, worst, worst), where, strict=True)]
-    assert ranks == sorted(set(ranks))
-
-
-@pytest.mark.parametrize("size", [2, 5])
-def test_an_entry_cut_in_its_checksum_says_how_much_was_asked_for(size: int) -> None:
-    with pytest.raises(EntryCorrupt) as cut:
-        decode_message_entry(b"\x0e\x01\0\0\0\0"[:size], "here")
-    assert (cut.value.context["expected"], cut.value.context["found"]) == (6, size)
-
-
-@pytest.mark.parametrize("pair", [(b"k" * 15, b"v" * 9), (b"k" * 16, b"v" * 7)])
-def test_rows_that_are_no_locations(pair: tuple[bytes, bytes], monkeypatch: pytest.MonkeyPatch) -> None:
-    good = (bytes(16), bytes(8))
-    monkeypatch.setattr("pulsar_admin.store.disks.live_records.iter_pairs", lambda rows: iter(rows))
-    assert [len(part.ledger_ids) for part in LocationsIndex([good, good], "here").iter_places()] == [2]
-    with pytest.raises(MetadataCorrupt):
-        list(LocationsIndex([good, pair], "here").iter_places())
-
-
-@pytest.mark.parametrize("kind", [SliceFailed, LimitExceeded])
-def test_a_failed_slice_says_from_where_to_where(kind: type) -> None:
-    piece: Any = SimpleNamespace(path="0.log", start=10, end=20)
-    error = FailedSlice(piece, "gone", kind is LimitExceeded).error()
-    assert (type(error), error.context) == (kind, {"path": "0.log", "start": 10, "end": 20, "reason": "gone"})
-
-
 def test_numbers_that_java_does_not_read() -> None:
     namespace = NamespaceName("a", "b")
     assert parse_bundle(namespace, "0x00000000_0x40000000").upper == 0x40000000
     for text in ("٠_0x40000000", "0x_1", "0xg_0x40000000"):
         with pytest.raises(InvalidValue):
             parse_bundle(namespace, text)
-
-
-def test_ledgers_are_pinned_by_what_is_not_acknowledged() -> None:
-    """Each ledger but the last that some cursor has not passed has an entry that some cursor needs: by every entry."""
-    ledgers = [(1, 2), (2, 2), (3, 0), (4, 1)]
-    parts = [[], [(-1, 0)], [(0, 1)], [(-1, 1)], [(-1, 0), (0, 1)]]
-    cursors = [
-        PlainCursor(at, [*((1, *one) for one in first), *((2, *one) for one in second)])
-        for at in ((0, 9), (1, -1), (1, 0), (1, 1), (2, -1), (2, 0), (2, 1)) for first in parts for second in parts
-        if not (first and at > (1, first[0][0])) and not (second and at > (2, second[0][0]))
-    ]  # fmt: skip
-    for some in (
-        ([one] for one in cursors),
-        ([one, cursors[-1]] for one in cursors),
-        ([one, cursors[40]] for one in cursors),
-    ):
-        for group in some:
-            expected = not any(one.ranges for one in group) or all(
-                any(
-                    (ledger, entry) > one.position and not any(at == ledger and low < entry <= high for at, low, high in one.ranges)
-                    for one in group for entry in range(entries)
-                )
-                for ledger, entries in ledgers[:-1] if entries and any(one.position < (ledger, entries - 1) for one in group)
-            )  # fmt: skip
-            assert _pin_nothing(ledgers, group) == expected, group
-
-
-def test_gaps_of_ledgers_are_all_that_no_file_has(tmp_path: Path) -> None:
-    """Up to every entry, of ledgers that lack entries at their beginning, in the middle and at their end."""
-    lost = [(), (0,), (0, 1, 4), (2, 3, 7), (6, 7), (0, 2, 4, 6)]
-    ledgers = [[Made(1, lost=entry_id in some) for entry_id in range(8)] for some in lost]
-    with open_store(make_store(tmp_path / "s", {"a/b/c": MadeTopic([*ledgers, []])})) as store, store.read() as txn:
-        for ledger_id, some in enumerate(lost, 10):
-            assert [entry for entry in range(-1, 10) if find_place(txn, ledger_id, entry)] == sorted(
-                {*range(8)} - {*some}
-            )
-            for last in range(-1, 10):
-                missing = [entry for entry in range(last + 1) if entry in some or entry > 7]
-                gaps = list(iter_gaps(txn, ledger_id, last))
-                assert [entry for start, end in gaps for entry in range(start, end + 1)] == missing
-                assert all(start <= end for start, end in gaps)
-                assert all(before[1] + 1 < after[0] for before, after in pairwise(gaps))
-
-
-def test_a_search_by_time_ends_where_the_list_of_ledgers_ends(tmp_path: Path) -> None:
-    """Entries after the number that the topic lists are nobody's: for every time and number, by a loop over what was written."""
-    times = [5, 3, 9, 7, 9, 2, 8, 10]
-    made = MadeTopic([[Made(at, broker_ms=at + entry % 2) for entry, at in enumerate(times)], []])
-    with open_store(make_store(tmp_path / "s", {"a/b/c": made})) as store, open_reader(store) as reader:
-        for entries, time_ms, clock in product(range(9), range(1, 13), ("publish", "broker")):
-            late = [at + (entry % 2 if clock == "broker" else 0) >= time_ms for entry, at in enumerate(times[:entries])]
-            topic = N(ids=[10], ledgers=[N(ledger_id=10, entries=entries)])
-            found = find_first_at_or_after(reader, topic, time_ms, clock)
-            assert found.position == (Position(10, late.index(True)) if any(late) else None)
-
-
-def test_clocks_are_wrong_by_more_than_the_tolerance() -> None:
-    for beyond in (False, True):
-        future, late = misplaced(np.array([10, 20, 30, 5, 40]), 25 - beyond)
-        assert (future.tolist(), late.tolist()) == ([False] * 5, [False, False, False, beyond, False])
-        future, late = misplaced(np.array([10, 99, 20, 30]), 79 - beyond)
-        assert (future.tolist(), late.tolist()) == ([False, beyond, False, False], [False] * 4)
-
-
-def test_starts_of_servers_at_their_bounds(tmp_path: Path) -> None:
-    """An index with nothing but a cookie is emptied; ZooKeeper reads records of twice ``jute.maxbuffer``, and none longer."""
-    for name, files, expected in (
-        ("a", [], True),
-        ("b", ["VERSION"], True),
-        ("c", ["VERSION", "x"], False),
-        ("d", ["x"], False),
-    ):
-        (tmp_path / name).mkdir()
-        for file in files:
-            (tmp_path / name / file).touch()
-        assert _is_emptied([tmp_path / name]) == expected
-    for size, long in ((2 * 0xFFFFF, []), (2 * 0xFFFFF + 1, [tmp_path / "log.1"])):
-        record = struct.pack(">qi", adler32(bytes(size)), size) + bytes(size) + b"B"
-        (tmp_path / "log.1").write_bytes(RECORD_HEAD + record)
-        assert [one.where for one in _log_facts([tmp_path / "log.1"])] == long
-
-
-def test_a_quota_of_as_much_as_is_retained_is_refused(cli: Cli, tmp_path: Path) -> None:
-    from tests.stores import copied
-
-    store = copied("small", "clean", tmp_path)
-    quota = "set-backlog-quota public/default/plain -lt 3600 -p producer_exception -t message_age"
-    assert cli.on(store, f"topicPolicies {quota}").exit_code == 0
-    for minutes, code in ((60, 2), (61, 0)):
-        answer = cli.on(store, f"topicPolicies set-retention public/default/plain -t {minutes}m -s -1")
-        assert answer.exit_code == code, answer.stderr
-
-
-def test_names_of_ledgers_end_where_they_end() -> None:
-    names = LedgerNames()
-    names.add([7, 9], "persistent://a/b/c")
-    names.add([], "persistent://a/b/nothing")
-    names.add([8], "persistent://a/b/d")
-    found = {text: places.tolist() for text, places in names.of(np.array([6, 7, 8, 9]))}
-    assert found == {"persistent://a/b/c": [1, 3], "persistent://a/b/d": [2]}
-
-
-def test_a_master_key_of_zeros_is_none() -> None:
-    from pulsar_admin.store.codec.dbledger import LedgerData
-    from pulsar_admin.store.disks.salvage import OldLedgers
-
-    old = OldLedgers(rows={1: LedgerData(True, False, b"\1" * 20)})
-    assert not old.lacks_keys
-    old.rows[2] = LedgerData(True, False, bytes(20))
-    assert old.lacks_keys
-
-
-@pytest.mark.parametrize("number", [number_spans, number_spans.plain])
-def test_spans_after_one_that_is_none(number: Any) -> None:
-    data, numbers, firsts = np.frombuffer(b"abab", np.uint8), np.full(3, 7, np.int32), np.zeros(3, np.int32)
-    spans = np.array([[0, 2], [0, -1], [2, 2]])
-    assert number(data, spans, numbers, firsts, np.full(8, -1, np.int32)) == 1
-    assert numbers.tolist() == [0, -1, 0]
-
-
-def test_an_entry_that_is_there_twice_is_no_ascending_run() -> None:
-    from pulsar_admin.store.scan.runs import _cut
-
-    rows = np.zeros(3, RECORD)
-    rows["ledger_id"], rows["entry_id"] = 5, (0, 1, 1)
-    assert _cut(rows) is None
-    rows["entry_id"] = (0, 1, 2)
-    assert _cut(rows) is not None
-
-
-def test_current_is_looked_into_where_it_is_a_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        "pulsar_admin.store.scan.sources.file_system_of", lambda url: (fs.LocalFileSystem(), str(tmp_path))
-    )
-    (tmp_path / "current").write_bytes(b"x")
-    assert [one[:3] for one in list_prefix("s3://x")] == [("current", "s3://x/current", 1)]
-    (tmp_path / "current").unlink()
-    (tmp_path / "current" / "locations").mkdir(parents=True)
-    assert [(one.name, one.size_bytes) for one in list_prefix("s3://x")] == [("locations", None)]
-
-
-def test_a_directory_that_is_deleted_while_a_bookie_is_looked_for_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "gone").mkdir()
-    listed = os.scandir
-
-    def scandir(path: Any) -> Any:
-        if str(path).endswith("gone"):
-            raise FileNotFoundError(2, "No such file or directory", str(path))
-        return listed(path)
-
-    monkeypatch.setattr(os, "scandir", scandir)
-    with pytest.raises(SourceNotFound, match="is not a bookie's directory"):
-        find_bookie(parse_bookie(str(tmp_path)))
-
-
-def test_an_index_that_is_a_prefix_is_wanted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from pulsar_admin.store.transfer import fetching
-
-    listed = [
-        ListedObject("other", "o", None, 0),
-        ListedObject("locations", "l", None, 0),
-        ListedObject("0.log", "0", 0, 0),
-    ]
-    monkeypatch.setattr(fetching, "list_prefix", lambda url: listed)
-    assert [(one.name, one.size_bytes) for one in fetching._objects("s3://x")] == [("locations", 0)]
-    with tarfile.open(tmp_path / "a.tar", "w") as tar:  # a write-ahead log of RocksDB is no entry log
-        for name in ("current/ledgers/000007.log", "current/0.log"):
-            member = tarfile.TarInfo(name)
-            member.size = 1
-            tar.addfile(member, BytesIO(b"x"))
-    assert [(one.folder, one.name) for one in fetching._members(tmp_path / "a.tar")] == [("current", "0.log")]
-
-
-def test_of_a_topic_that_comes_back_what_is_passed_over_hides_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A replicator of another name, the topic's own cursor that is there again, and a ledger that is in no file, each before a good one."""
-    there = {"/managed-ledgers/a/b/persistent/c/__compaction": N(value=b"")}
-    monkeypatch.setattr(restore, "find_node", lambda txn, path: there.get(path))
-    monkeypatch.setattr(restore, "lost_text", lambda returning: "")
-    cursor = N(state=CursorState(EARLIEST), problem="")
-    then = N(
-        name=parse_topic("a/b/then"),
-        gone_ms=1,
-        ends={},
-        cursors=dict.fromkeys(("pulsar.repl.west", "__compaction", "sub"), cursor),
-        infos=[LedgerInfo(3, 1, 1), LedgerInfo(4, 1, 1)],
-    )
-
-    def take(ledger_id: int, claims: object, last: object) -> SimpleNamespace:
-        if ledger_id == 3:
-            raise LedgerNotFound("3 is in no file")
-        return N(entries=2, metadata=N(length=9), written_ms=7)
-
-    made = N(_txn=None, _warnings={}, _put_cursor=lambda *of: None, _take=take)
-    cursors = restore.TopicRestorer._cursors(made, then, N(name=A_TOPIC), {}, {})
-    assert [name for name, _ in cursors] == ["sub"]
-    said: list[str] = []
-    returned = [*restore.TopicRestorer._returning(made, then, A_TOPIC, {}, said, {})]
-    assert returned == [(4, LedgerInfo(4, 2, 9, 7))]
-    assert said == ["3 is in no file"]
-
-
-def test_nothing_comes_back_to_which_nothing_would_point(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A compacted ledger that lost entries, and the first of a schema's two ledgers of which the second is in no file."""
-
-    first, second = (IndexEntry(number, Position(7 + number, 0), b"") for number in range(2))
-    schema = encode_schema_locator(SchemaLocator(second, (first, second)))
-
-    class Made(restore.TopicRestorer):
-        def __init__(self) -> None:
-            self._steps, self._taken, self._forgotten, self._warnings = {}, set(), {}, {}
-            self._txn, self._past = None, N(fates={A_TOPIC.schema_path: N(value=schema)})
-
-        def _take(self, ledger_id: int, claims: object) -> SimpleNamespace:
-            if ledger_id == 8:
-                raise LedgerNotFound("8 is in no file")
-            self._taken.add(ledger_id)
-            self._forgotten[ledger_id] = self._steps[tree_key(ledger_path(ledger_id))] = N()
-            return N(ledger_id=ledger_id, entries=1)
-
-    monkeypatch.setattr(restore, "find_node", lambda txn, path: None)
-    monkeypatch.setattr(restore, "lost_text", lambda returning: f"{returning.ledger_id} lost entries")
-    made = Made()
-    assert made._compacted(N(name=A_TOPIC, first_position=EARLIEST), COMPACTING) == CursorState(EARLIEST)
-    made.add_base(A_TOPIC, A_TOPIC, {})
-    assert (made._steps, made._taken, made._forgotten) == ({}, set(), {})
-    assert [text.split(": ")[-1] for text in made._warnings] == ["9 lost entries", "8 is in no file"]
-
-
-def test_a_log_that_fits_comes_back_though_one_before_it_does_not(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    current, said, result = tmp_path / "current", list[str](), N(left=[])
-    current.mkdir()
-    for name, size in (("0.log", 10), ("1.log", 1)):
-        (lent := tmp_path / f"{reclaim._LENT}{name}").write_bytes(b"x" * size)
-        (current / name).symlink_to(lent)
-    monkeypatch.setattr(reclaim, "free_bytes", lambda path: reclaim.SLACK_BYTES + 5)
-    reclaim._Reclaim._bring_back(N(_current=current, _result=result, _tell=said.append))
-    assert [(path.name, path.is_symlink()) for path in sorted(current.iterdir())] == [("0.log", True), ("1.log", False)]
-    assert (result.left, len(said)) == ([str(current / "0.log")], 1)
-
-
-def test_the_first_message_of_a_time_is_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    def rows(*of: object) -> Iterator[pa.RecordBatch]:
-        for number in range(3):
-            columns = [pa.array([one], pa.int64()) for one in (7, number, -1, 10 * number)]
-            yield pa.RecordBatch.from_arrays(columns, [*"abcd"])
-
-    monkeypatch.setattr(job, "iter_window_rows", rows)
-    found = job.find_event_time(None, N(ids=[7]), 10)
-    assert (found.position, found.entries_read) == (Position(7, 1), 2)
-
-
-def test_any_part_of_tls_turns_it_on() -> None:
-    from pulsar_admin.store.sources.ensemble import _login_arguments
-
-    assert "use_ssl" not in _login_arguments(Client())
-    for login in (Client(ca="ca"), Client(certificate="certificate"), Client(key="key")):
-        assert _login_arguments(login)["use_ssl"] is True
-
-
-def test_an_ensemble_that_gave_no_ledger_id() -> None:
-    with FakeZooKeeper({}) as server:
-        assert LiveEnsemble(parse_address(server.address), Client(timeout_seconds=5)).next_ledger_id() is None
-
-
-def test_a_file_is_no_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("zk:2181").touch()
-    with pytest.raises(SourceNotFound, match="neither a directory nor"):
-        open_metadata("zk:2181")
-
-
-def test_a_log_takes_what_fits_to_the_byte(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(entrylog, "LOG_LIMIT_BYTES", entrylog.HEADER_BYTES + 2 * (4 + 20))
-    left: list[bytes | memoryview] = []
-    entries = log_files.LoggedEntries()
-    assert len([*entries.taken(iter([bytes(20)] * 3), left)]) == 2
-    assert (left, entries.positions.tolist()) == ([bytes(20)], [1028, 1052])
-
-
-def test_producers_that_are_no_text_and_empty_ones() -> None:
-    # The size of MessageMetadata, then its fields 1, 2 and 3.
-    first, second = b"\0\0\0\x07\x0a\x01\xff\x10\x05\x18\x01", b"\0\0\0\x06\x0a\x00\x10\x06\x18\x01"
-    data = np.frombuffer(first + second, np.uint8)
-    producers, sequences = senders(data, np.array([0, len(first)]), np.array([len(first), len(data)]))
-    assert (producers.to_pylist(), sequences.tolist()) == (["\ufffd", ""], [5, 6])
-
-
-def test_a_file_of_tables_that_cannot_be_read_is_not_absent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(path: str) -> int:
-        raise PermissionError(13, "Permission denied")
-
-    assert Folder(str(tmp_path)).read("manifest.json") is None
-    monkeypatch.setattr("pulsar_admin.store.files.open_regular", refuse)
-    with pytest.raises(NotWritable, match=r"cannot read .*Permission denied"):
-        Folder(str(tmp_path)).read("manifest.json")
-
-
-def test_records_between_equal_offsets(cli: Cli) -> None:
-    store = imported("small", "clean")
-    one = cli("--store", store, "bookkeeper", "readlog", "0", "-sp", "1024", "-ep", "1024")
-    assert (one.exit_code, one.stdout.count("Lid=")) == (0, 1)
-    assert cli("--store", store, "bookkeeper", "readlog", "0", "-sp", "1025", "-ep", "1024").exit_code == 2
-
-
-def test_logs_of_one_directory_are_named_without_it(cli: Cli) -> None:
-    answer = cli("--store", imported("small", "clean"), "store", "usage", "--by", "log", "-o", "csv")
-    assert {line.split(",")[0] for line in answer.stdout.splitlines()[1:3]} == {"0.log", "1.log"}
-
-
-def test_a_partition_0_is_not_the_partitioned_topic(cli: Cli) -> None:
-    ask = ("topics", "update-partitioned-topic", "acme/orders/parts-partition-0", "-p", "9", "--dry-run")
-    cli("--store", imported("small", "clean"), *ask).ends(3, "is not the partitioned topic")
-
-
-def test_messages_without_a_time_of_delivery_are_not_delayed() -> None:
-    from pulsar_admin.store.db.environment import open_store
-    from pulsar_admin.store.facts.backlogs import read_contents
-    from pulsar_admin.store.model.reader import open_reader
-    from pulsar_admin.store.model.topics import read_topic
-    from pulsar_admin.store.names import parse_topic
-
-    with open_store(imported("small", "clean")) as store, open_reader(store) as reader:
-        topic = read_topic(reader.txn, parse_topic("public/default/plain"))
-        found = read_contents(reader, topic, [(0, topic.number_of_entries)], 0)
-    assert (found.entries, found.due) == (topic.number_of_entries, 0)
-
-
-def test_entries_that_another_directory_keeps_are_seen_after_one_without() -> None:
-    from pulsar_admin.store.disks.salvage import _check_order
-
-    def survey(strays: int) -> Any:
-        return SimpleNamespace(strays=strays, storage=SimpleNamespace(logs="l0"))
-
-    _check_order([survey(0), survey(0)])
-    with pytest.raises(InvalidValue, match="holds 1 entry of ledgers"):
-        _check_order([survey(0), survey(1)])
-
-
-def test_ledgers_of_a_bookie_begin_at_0(monkeypatch: pytest.MonkeyPatch) -> None:
-    from pulsar_admin.store.sources import index_places
-
-    keys = [number.to_bytes(8, "big", signed=True) for number in (0, -1, 5)]
-    rows = [(key, b"") for key in (*keys, b"short", keys[2] + b"longer")]
-    monkeypatch.setattr(index_places, "open_for_reading", lambda database, problems: nullcontext(rows))
-    assert index_places.read_ledger_ids(Path(), []).tolist() == [0, 5, 5]
-
-
-def test_a_compacted_view_that_cannot_be_read_is_dropped_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    from pulsar_admin.store.changes import deleting
-
-    def unreadable(*_: object) -> None:
-        raise EntryCorrupt("entry 7:0 is damaged")
-
-    monkeypatch.setattr(deleting, "find_compacted_view", unreadable)
-    nothing: Any = None
-    text = deleting._dropped_view(nothing, nothing, 7)
-    assert text.endswith("; its keys cannot be read: entry 7:0 is damaged")
-
-
-def test_where_nothing_was_found_no_list_begins() -> None:
-    from pulsar_admin.commands.overview import _findings
-    from pulsar_admin.commands.store.recover import _topic_lines
-
-    nothing: Any = SimpleNamespace(findings=(), topics=(), topic_count=0)
-    assert _findings(nothing, nothing) == ["FINDINGS: none"]
-    assert _topic_lines(nothing) == []
-
-
-def test_partitions_at_each_number() -> None:
-    """Every set of four partitions, beside metadata that counts more, as many, and fewer."""
-    name = parse_topic("a/b/c")
-    for count, there in product(range(5), chain.from_iterable(combinations(range(4), size) for size in range(5))):
-        found = Partitions(name, PartitionedTopic(count), there, is_plain=False)
-        missing = sorted(set(range(count)) - set(there))
-        assert (found.missing, [*found.first_missing(9)]) == (len(missing), missing)
-        assert found.beyond == tuple(sorted(set(there) - set(range(count))))
-    for partition, number, too_many in (
-        (10_000, 0, False),
-        (10_001, 0, True),
-        (None, 10_000, False),
-        (None, 10_001, True),
-    ):
-        there = () if partition is None else (partition,)
-        assert Partitions(name, PartitionedTopic(number), there, is_plain=False).counts_too_many is too_many
-
-
-_FAR = 113  # takes one byte in protobuf, as 0 does
-_QUESTIONS = """store check; doctor; overview; store usage; store usage --why; store usage --by log; ledgers list; ledgers verify; \
-ledgers info {ledger}; ledgers entries {ledger}; store owner {ledger}; compaction status a/b/c; compaction read a/b/c; \
-compaction verify a/b/c; compaction run a/b/c --from-start --dry-run; topics describe a/b/c; topics stats a/b/c; \
-topics stats-internal a/b/c; topics info-internal a/b/c; topics subscriptions a/b/c --table; topics read a/b/c -n 9; \
-topics why a/b/c -s s; topics why a/b/c -s t; topics why a/b/c --disk; topics analyze-backlog a/b/c -s s; \
-topics get-message-by-id a/b/c -l {data} -e 0; topics find-by-time a/b/c --time @1700000000000; topics last-message-id a/b/c; \
-topics subscription-history a/b/c -s s; topics peek-messages a/b/c -s s -n 3; topics unsubscribe a/b/c -s s --dry-run; \
-topics reset-cursor a/b/c -s s -m {data}:3 --dry-run; topics delete a/b/c --force --dry-run; topics trim-topic a/b/c --dry-run; \
-bookkeeper readlog 0 -l {ledger}; bookkeeper readlog 0 -l {ledger} -e 0; schemas get a/b/c; \
-schemas metadata a/b/c; schemas delete a/b/c --dry-run; bookkeeper readlog 0"""
-
-
-def _told(path: Path, cli: Cli, role: str, first: int) -> str:
-    """What is told of a topic with a cursor ledger and a compacted one; the ledgers of ROLE count from FIRST, the others are larger."""
-    at = {"data": 120, "cursor": 125, "compacted": 126, "schema": 127} | {role: first}
-    payloads = [entry(Batch([Slot(key, b"v")], alone=True), number) for number, key in enumerate("ab")]
-    horizon = Position(at["data"], 1)
-    topic = MadeTopic(
-        [[Made(CREATED_MS, raw=payload) for payload in payloads * 2]] * 3,
-        cursors={"s": CursorInfo(at["cursor"]), "t": CursorInfo(-1, Position(at["data"], 2))},
-        compacted=MadeCompacted(
-            at["compacted"], [compacted(at["data"], number, one) for number, one in enumerate(payloads)], horizon
-        ),
-    )
-    mark = Position(at["data"], 0)
-    state = CursorState(mark, ranges=((Position(at["data"], 1), Position(at["data"], 2)),))
-    schema = encode_schema_entry(SchemaEntry("c", "me", TYPE_NUMBERS["STRING"], b"", CREATED_MS, deleted=False))
-    make_store(path, {"a/b/c": topic}, {at["cursor"]: state, at["schema"]: schema}, first=at["data"])
-    version = IndexEntry(0, Position(at["schema"], 0), bytes(32))
-    put_node(path, "/schemas/a/b/c", encode_schema_locator(SchemaLocator(version, (version,))))
-    node = ledger_node(at["cursor"], 0, 0)
-    metadata = decode_ledger_metadata(node.value, node.path)
-    put_node(path, node.path, encode_ledger_metadata(replace(metadata, state=LedgerState.OPEN, last_entry_id=-1)))
-    told = ""
-    for line in _QUESTIONS.format(**at, ledger=at[role]).split("; "):
-        done = cli.on(path, f"{line} -o json --now @1700000100000")
-        assert done.exit_code in (0, 1), line
-        told += f"\n$ {line}\n{done.exit_code}\n{done.stdout}{done.stderr}".replace(str(path), "")
-    for number in range(3) if first else ():
-        pattern = rf"\b(L0*)?{first + number}\b"
-        told = re.sub(pattern, lambda found, to=number: f"L{to:04}" if found[1] else str(to), told)
-    return told
-
-
-@pytest.mark.parametrize("role", ["data", "cursor", "compacted", "schema"])
-def test_the_first_ledger_of_a_cluster_is_one_as_any(role: str, cli: Cli, tmp_path: Path) -> None:
-    assert _told(tmp_path / "zero", cli, role, 0) == _told(tmp_path / "far", cli, role, _FAR)
-
-
-_HOUR_MS, _OFF_MS = 3_600_000, 300_000
-_FIRST_MS, _SECOND_MS, _NOW_MS = CREATED_MS, CREATED_MS + _HOUR_MS, CREATED_MS + 2 * _HOUR_MS
-
-
-@pytest.mark.parametrize(
-    ("second", "third", "closed", "told"),
-    [
-        (_SECOND_MS + _OFF_MS, _NOW_MS + _OFF_MS, _SECOND_MS, {}),
-        (_FIRST_MS - _OFF_MS, _SECOND_MS - _OFF_MS, _SECOND_MS, {}),
-        (_SECOND_MS + _OFF_MS + 1, _NOW_MS, _SECOND_MS, {"future_ledgers": 1, "ahead_ms": _OFF_MS + 1}),
-        (_FIRST_MS - _OFF_MS - 1, _NOW_MS, _SECOND_MS, {"past_ledgers": 1, "behind_ms": _OFF_MS + 1}),
-        (_SECOND_MS, _SECOND_MS - _OFF_MS - 1, _SECOND_MS, {"past_ledgers": 1, "behind_ms": _OFF_MS + 1}),
-        (
-            *(_SECOND_MS + _OFF_MS + 2, _NOW_MS + _OFF_MS + 1, _SECOND_MS),
-            {"future_ledgers": 2, "ahead_ms": _OFF_MS + 2, "future_now": True},
-        ),
-        (_NOW_MS, _NOW_MS, _NOW_MS + _OFF_MS, {}),
-    ],
-)
-def test_clocks_are_wrong_beyond_five_minutes(
-    second: int, third: int, closed: int, told: dict[str, object], tmp_path: Path
-) -> None:
-    """Of ledgers whose entries have no broker's time: the first two were closed, the third is open."""
-    topic = MadeTopic([[Made(_FIRST_MS)], [Made(second)], [Made(third)]], closed_ms=(_FIRST_MS, closed))
-    path, name = make_store(tmp_path / "s", {"a/b/c": topic}), parse_topic("a/b/c")
-    clocks = read_store(path, lambda reader: TopicFacts(reader, read_topic(reader.txn, name), _NOW_MS).clocks)
-    assert clocks == Clocks(**told)  # type: ignore[arg-type]  # of their names
-    ledgers = ((_FIRST_MS, _FIRST_MS, 0), (second, closed, _FIRST_MS), (third, 0, closed))
-    on_time = [is_on_time(WholeLedger(1, 1, True, at, at), end, begin, _NOW_MS) for at, end, begin in ledgers]
-    assert all(on_time) == (not told)
-
-
-@pytest.mark.parametrize("name", ["small", "compacted"])
-def test_partitions_of_a_whole_cluster_agree(name: str) -> None:
-    with open_store(imported(name, "clean")) as store, store.read() as txn:
-        assert [*iter_partitioned(txn)]
-        assert find_disagreeing(txn) == ()
-
-
-@pytest.mark.parametrize(
-    ("live", "dead", "entries", "below", "action", "frees"),
-    [
-        (0, 90, 0, 50, LogAction.DELETE, 40_960),
-        (0, 90, 1, 50, LogAction.COMPACT, 40_960),
-        (1, 90, 0, 50, LogAction.COMPACT, 40_959),
-        (25, 75, 1, 25, LogAction.KEEP, 0),
-        (25, 75, 1, 25.001, LogAction.COMPACT, 40_935),
-        (25, 0, 1, 100, LogAction.KEEP, 0),
-        (32_767, 8_193, 1, 100, LogAction.COMPACT, 8_193),
-        (32_768, 8_192, 1, 100, LogAction.KEEP, 0),  # the rest is what a new log takes beside its records
-    ],
-)
-def test_when_rewriting_a_log_is_worth_it(
-    live: int, dead: int, entries: int, below: float, action: LogAction, frees: int, tmp_path: Path
-) -> None:
-    log = tmp_path / "0.log"
-    log.write_bytes(bytes(40_960))
-    reader = _LogReader(log, np.zeros(0, np.int64), NOWHERE, lambda *_: None, lambda _: None, below)  # type: ignore[arg-type, return-value]
-    found = reader._chosen(entries, (live, dead), (1, 1))
-    assert (found.action, found.frees_bytes) == (action, frees)
-
-
-@pytest.mark.parametrize("bad", [0, 1, 2])
-def test_a_cursor_is_as_its_newest_entry_that_can_be_read(bad: int, tmp_path: Path) -> None:
-    good: list[CursorState | bytes] = [CursorState(Position(10, entry_id)) for entry_id in range(3)]
-    topic = MadeTopic([[Made(CREATED_MS)] * 9], cursors={"s": CursorInfo(77)})
-    path = make_store(tmp_path / "s", {"a/b/c": topic}, {77: [*good[: 3 - bad], *[b"\x08\x01\x07"] * bad]})
-    with open_store(path) as store, open_reader(store) as reader:
-        found = read_topic(reader.txn, parse_topic("a/b/c"))
-        cursor = read_cursor(reader.txn, reader, found, "s")
-    assert (cursor.state.mark_delete, cursor.skipped_entries) == (Position(10, 2 - bad), bad)
-
-
-@pytest.mark.parametrize("first", ["whole", "unreadable", "absent"])
-def test_lost_policies_of_a_later_partition_are_told(first: str, tmp_path: Path, damages_stores: None) -> None:
-    """The policies of topics are in ``__change_events``, which may have partitions: the ledger of the second one is gone."""
-    names = ["a/b/c", *(f"a/b/{EVENTS}-partition-{number}" for number in range(3))]
-    path = make_store(tmp_path / "s", {name: MadeTopic([[Made(CREATED_MS)] * 2, []]) for name in names})
-    put_node(path, parse_topic(f"a/b/{EVENTS}").partitioned_path, b'{"partitions":3}')
-    lose_nodes(path, ledger_path(14))
-    if first == "unreadable":
-        put_node(path, parse_topic(names[1]).path, b"\xff")
-    elif first == "absent":
-        lose_nodes(path, parse_topic(names[1]).path)
-    (text,) = read_rows(path, lambda txn: find_lost_events(txn, parse_topic("a/b/c")))
-    assert text.startswith(f"ledger 14 of {EVENTS}-partition-1, its namespace's policies: ")
-
-
-@pytest.mark.usefixtures("damages_stores")
-def test_what_tiered_storage_has_is_not_missing_behind_a_topic_that_cannot_be_read(tmp_path: Path) -> None:
-    path = make_store(tmp_path / "s", {name: MadeTopic([[Made(CREATED_MS)], []]) for name in ("a/b/a", "a/b/c")})
-    offloaded = LedgerInfo(
-        *(12, 1, 9, CREATED_MS),
-        offloaded=True,
-        offload_uuid="0f9c8f5e-9d0f-4a3a-9b8e-3f1f8a6d2c11",
-        bookkeeper_deleted=True,
-    )
-    put_node(path, parse_topic("a/b/c").path, encode_managed_ledger(ManagedLedger((offloaded, LedgerInfo(13)))))
-    lose_nodes(path, ledger_path(12))
-    put_node(path, parse_topic("a/b/a").path, b"\xff")
-    assert read_rows(path, lambda txn: [*iter_missing(txn)]) == []
-
-
-def test_a_damaged_copy_at_another_bookie_hides_no_other() -> None:
-    with open_store(imported("cluster", "clean")) as store, store.read() as txn, EntryFiles(store, txn) as files:
-        (bookie, *_), wanted = iter_imported_bookies(store.info), BitMap64(range(9))
-        ledger_id = next(
-            one for one in sorted_ledger_ids(txn) if len([*read_missing(txn, files, bookie.bookie_id, one, wanted)]) > 3
-        )
-        whole = [*read_missing(txn, files, bookie.bookie_id, ledger_id, wanted)]
-        bad = iter([True])
-
-        def read(place: FilePlace) -> memoryview:
-            body = files.read_record(place)
-            return memoryview(bytes(body)[:-1]) if next(bad, False) else body
-
-        one_bad = SimpleNamespace(read_record=read, name=files.name)
-        assert [*read_missing(txn, one_bad, bookie.bookie_id, ledger_id, wanted)] == whole[1:]  # type: ignore[arg-type]
-
-
-def test_a_log_without_ledger_0_or_a_record_from_0_on_says_so(cli: Cli) -> None:
-    asked = {
-        "-l 0": "LedgerId 0  is not available",
-        "-l 0 -e 0": "LedgerId 0  EntryId 0 is not",
-        "-sp 0 -ep 0": "the range 0 - 0.",
-    }
-    for words, said in asked.items():
-        assert said in cli.on(imported("small", "clean"), f"bookkeeper readlog 0 {words}").stdout.splitlines()[-1]
-
-
-def test_a_compressed_log_counts_after_the_base_and_up_to_the_end(tmp_path: Path) -> None:
-    for zxid in (5, 6, 7):
-        (tmp_path / f"log.{zxid}.gz").touch()
-    assert [text.split()[0] for text in iter_unread_logs(tmp_path, 5, 6)] == [str(tmp_path / "log.6.gz")]
-
-
-def test_an_empty_value_is_a_null_value_of_a_key_that_may_be_empty() -> None:
-    slots = np.zeros(4, SLOT)
-    slots["value_bytes"], slots["key_length"] = (0, -1, 1, 1), (0, 1, 0, -1)
-    names = ("kind", "messages", "id_start", "id_end", "start", "end", "meta_end")
-    found = survey(SimpleNamespace(rows={name: np.ones(1, np.int64) for name in names}, slots=slots))  # type: ignore[arg-type]
-    assert (found.null_values, found.keyed, found.keyless) == (2, 1, 1)
-
-
-def test_partition_0_of_a_partitioned_topic_can_be_created(tmp_path: Path) -> None:
-    path = make_store(tmp_path / "s", {"a/b/c": MadeTopic([[Made(CREATED_MS)], []])})
-    put_node(path, parse_topic("a/b/t").partitioned_path, b'{"partitions":1}')
-    with open_store(path) as store, open_reader(store) as reader:
-        assert len(plan_topic(reader, parse_topic("a/b/t-partition-0"), None, {}, CREATED_MS).steps) == 1
-        with pytest.raises(InvalidValue, match="smaller than number of partition"):
-            plan_topic(reader, parse_topic("a/b/t-partition-1"), None, {}, CREATED_MS)
 
 
 def _within(context: Any, error: Exception) -> None:
@@ -2570,42 +1818,6 @@ def test_directories_that_are_something_else(tmp_path: Path) -> None:
         (_why_epochs_refused(made(currentEpoch="1"), 2 << 32), "currentEpoch has 1, and transaction 0x200000000 is of"),
     ):
         assert said in found
-
-
-def test_a_plan_of_another_request_is_refused(cli: Cli, tmp_path: Path) -> None:
-    path, plan, forged = narrow_copy(tmp_path), tmp_path / "plan.json", tmp_path / "forged.json"
-    cli.on(path, f"topics create public/default/new --plan {plan}").ends(0)
-    kept = read_plan(plan)
-    for other, said in (
-        (replace(kept, command="topics delete"), "the plan names 'topics delete', but its request is 'topics create'"),
-        (replace(kept, request=kept.request | {"method": "load_plan"}), "the plan was not made by a command"),
-        (replace(kept, request=kept.request | {"method": "topics"}), "the plan was not made by a command"),
-        (replace(kept, steps=()), "topics create would now do something other than the plan shows"),
-    ):
-        forged.write_bytes(other.dump())
-        assert said in cli.on(path, f"apply {forged}").stderr
-    cli.on(path, f"apply {plan}").ends(0)
-
-
-def test_the_end_of_the_input_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stdin", N(isatty=lambda: True, readline=str))
-    monkeypatch.setattr(sys, "stderr", N(isatty=lambda: True, write=len, flush=int))
-    with pytest.raises(KeyboardInterrupt):
-        confirm_loss("a ledger", yes=False)
-
-
-def test_commands_with_a_blank_in_a_path_can_be_typed(cli: Cli, tmp_path: Path) -> None:
-    done = N(in_place=False, dry_run=False, source="/a b", target="/c d", ledgers=(), nodes=())
-    (text,) = _exported_copy(done).terminal(None)  # type: ignore[arg-type, misc]
-    for said in ("wrote to /c d: a plain copy\n", "mv '/a b' '/a b.before'\n", "mv '/c d' '/a b'\n"):
-        assert said in text
-    shutil.copytree(narrow() / "meta", tmp_path / "a b" / "backups" / "7")
-    path = tmp_path / "a b"
-    assert keep_hint(path).endswith(f"mv '{path}/meta' '{path}/meta.damaged' && cp -a '{path}/backups/7' '{path}/meta'")
-    start = cli("--store", narrow(), "store", "clone", "x", "-o", "json", "--dry-run", "--boot-at", "/x y").json[
-        "start"
-    ]
-    assert start == "bin/pulsar standalone --metadata-dir '/x y/metadata' --bookkeeper-dir '/x y/bookkeeper'"
 
 
 PLAIN_LINES = {

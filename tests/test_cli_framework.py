@@ -7,6 +7,7 @@ import subprocess
 import sys
 from itertools import combinations
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import click
@@ -15,6 +16,7 @@ from click.shell_completion import ShellComplete
 
 from pulsar_admin import command_table
 from pulsar_admin.cli import TableGroup, root
+from pulsar_admin.confirm import confirm_loss
 from pulsar_admin.global_options import UPSTREAMS
 from pulsar_admin.suggest import READS, suggestions, verbs_of
 from pulsar_admin.upstream_list import upstream_commands
@@ -476,3 +478,10 @@ def test_the_installed_program_is_the_one_that_may_be_interrupted_early() -> Non
 
     scripts = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["scripts"]
     assert set(scripts.values()) == {"pulsar_admin.__main__:main"}
+
+
+def test_the_end_of_the_input_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(isatty=lambda: True, readline=str))
+    monkeypatch.setattr(sys, "stderr", SimpleNamespace(isatty=lambda: True, write=len, flush=int))
+    with pytest.raises(KeyboardInterrupt):
+        confirm_loss("a ledger", yes=False)

@@ -15,6 +15,8 @@ import pytest
 from pulsar_admin.store.codec.message import decode_message_entry
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.errors import LimitExceeded
+from pulsar_admin.store.facts.topics import Clocks, TopicFacts, is_on_time
+from pulsar_admin.store.model.ledgers import WholeLedger
 from pulsar_admin.store.model.reader import EntryReader, open_reader
 from pulsar_admin.store.model.topics import Topic, read_topic
 from pulsar_admin.store.names import parse_topic
@@ -29,8 +31,8 @@ from pulsar_admin.store.reports.timeline import (
 from pulsar_admin.store.scan import entries as scan_entries
 from pulsar_admin.store.search.skew import SkewOptions, _OffsetTable, misplaced, read_skew
 from tests.conftest import Cli
-from tests.stores import imported
-from tests.synthetic import Made, MadeTopic, make_store
+from tests.stores import imported, read_store
+from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store
 from tests.worlds import oracle
 
 RECORDED = ("acme/iot/skewed", "acme/iot/skewed-batched", "public/default/steady-batched", "acme/orders/codecs")
@@ -250,3 +252,45 @@ def test_commands(cli: Cli, demo_store: Path, tmp_path: Path) -> None:
     assert cli(*common, "timeline", "public/default/plain", "--png", png).exit_code == 3
     assert cli(*common, "timeline", "public/default/plain", "--png", tmp_path / "a.jpg").exit_code == 2
     assert cli(*common, "timeline", "public/default/plain", "--clock", "event").exit_code == 2
+
+
+def test_clocks_are_wrong_by_more_than_the_tolerance() -> None:
+    for beyond in (False, True):
+        future, late = misplaced(np.array([10, 20, 30, 5, 40]), 25 - beyond)
+        assert (future.tolist(), late.tolist()) == ([False] * 5, [False, False, False, beyond, False])
+        future, late = misplaced(np.array([10, 99, 20, 30]), 79 - beyond)
+        assert (future.tolist(), late.tolist()) == ([False, beyond, False, False], [False] * 4)
+
+
+_HOUR_MS, _OFF_MS = 3_600_000, 300_000
+
+
+_FIRST_MS, _SECOND_MS, _NOW_MS = CREATED_MS, CREATED_MS + _HOUR_MS, CREATED_MS + 2 * _HOUR_MS
+
+
+@pytest.mark.parametrize(
+    ("second", "third", "closed", "told"),
+    [
+        (_SECOND_MS + _OFF_MS, _NOW_MS + _OFF_MS, _SECOND_MS, {}),
+        (_FIRST_MS - _OFF_MS, _SECOND_MS - _OFF_MS, _SECOND_MS, {}),
+        (_SECOND_MS + _OFF_MS + 1, _NOW_MS, _SECOND_MS, {"future_ledgers": 1, "ahead_ms": _OFF_MS + 1}),
+        (_FIRST_MS - _OFF_MS - 1, _NOW_MS, _SECOND_MS, {"past_ledgers": 1, "behind_ms": _OFF_MS + 1}),
+        (_SECOND_MS, _SECOND_MS - _OFF_MS - 1, _SECOND_MS, {"past_ledgers": 1, "behind_ms": _OFF_MS + 1}),
+        (
+            *(_SECOND_MS + _OFF_MS + 2, _NOW_MS + _OFF_MS + 1, _SECOND_MS),
+            {"future_ledgers": 2, "ahead_ms": _OFF_MS + 2, "future_now": True},
+        ),
+        (_NOW_MS, _NOW_MS, _NOW_MS + _OFF_MS, {}),
+    ],
+)
+def test_clocks_are_wrong_beyond_five_minutes(
+    second: int, third: int, closed: int, told: dict[str, object], tmp_path: Path
+) -> None:
+    """Of ledgers whose entries have no broker's time: the first two were closed, the third is open."""
+    topic = MadeTopic([[Made(_FIRST_MS)], [Made(second)], [Made(third)]], closed_ms=(_FIRST_MS, closed))
+    path, name = make_store(tmp_path / "s", {"a/b/c": topic}), parse_topic("a/b/c")
+    clocks = read_store(path, lambda reader: TopicFacts(reader, read_topic(reader.txn, name), _NOW_MS).clocks)
+    assert clocks == Clocks(**told)  # type: ignore[arg-type]  # of their names
+    ledgers = ((_FIRST_MS, _FIRST_MS, 0), (second, closed, _FIRST_MS), (third, 0, closed))
+    on_time = [is_on_time(WholeLedger(1, 1, True, at, at), end, begin, _NOW_MS) for at, end, begin in ledgers]
+    assert all(on_time) == (not told)

@@ -7,6 +7,7 @@ import shutil
 import tarfile
 from collections.abc import Callable
 from functools import partial
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from pulsar_admin.store.db.files import LogFile, iter_logs
 from pulsar_admin.store.db.storeinfo import read_store_info
 from pulsar_admin.store.errors import MissingComponent, SourceNotFound
 from pulsar_admin.store.index import build
+from pulsar_admin.store.scan.sources import ListedObject
 from tests.conftest import Cli, CliResult
 from tests.encoders import encode_entry
 from tests.fake_zookeeper import FakeZooKeeper, Znode
@@ -554,3 +556,21 @@ def test_what_cannot_be_added_leaves_the_store_as_it_is(case: str, disks: Path, 
     answer = cli("--store", path, "store", "add", "bookie", *words)
     assert answer.exit_code in (3, 5, 7)
     assert (content(path), digest_of(path / "store.json")) == before
+
+
+def test_an_index_that_is_a_prefix_is_wanted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from pulsar_admin.store.transfer import fetching
+
+    listed = [
+        ListedObject("other", "o", None, 0),
+        ListedObject("locations", "l", None, 0),
+        ListedObject("0.log", "0", 0, 0),
+    ]
+    monkeypatch.setattr(fetching, "list_prefix", lambda url: listed)
+    assert [(one.name, one.size_bytes) for one in fetching._objects("s3://x")] == [("locations", 0)]
+    with tarfile.open(tmp_path / "a.tar", "w") as tar:  # a write-ahead log of RocksDB is no entry log
+        for name in ("current/ledgers/000007.log", "current/0.log"):
+            member = tarfile.TarInfo(name)
+            member.size = 1
+            tar.addfile(member, BytesIO(b"x"))
+    assert [(one.folder, one.name) for one in fetching._members(tmp_path / "a.tar")] == [("current", "0.log")]

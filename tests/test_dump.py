@@ -12,6 +12,7 @@ from base64 import b64decode
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import google_crc32c
@@ -24,11 +25,12 @@ from bench.measuring import ADMIN
 from bench.memory import watch
 from pulsar_admin.cli import run
 from pulsar_admin.store.codec.brokerentry import split_broker_entry
+from pulsar_admin.store.codec.cursor import Position
 from pulsar_admin.store.codec.message import decode_message_entry
 from pulsar_admin.store.db.environment import create_store, open_store
 from pulsar_admin.store.dump import files as dump_files
+from pulsar_admin.store.dump import job, tables
 from pulsar_admin.store.dump import source as dump_source
-from pulsar_admin.store.dump import tables
 from pulsar_admin.store.dump.files import write_apart
 from pulsar_admin.store.dump.job import Dumped, dump_text
 from pulsar_admin.store.dump.options import DumpOptions
@@ -789,3 +791,14 @@ def test_a_directory_that_is_no_dump_is_not_searched(cli: Cli, demo_copy: Path, 
     (inner / "part-00000.parquet").write_bytes(b"x")
     refused = cli("--store", demo_copy / "pulsar-store", "topics", "load", tmp_path, "-o", "json")
     assert (refused.exit_code, refused.error["message"]) == (5, f"{tmp_path} holds no dump")
+
+
+def test_the_first_message_of_a_time_is_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    def rows(*of: object) -> Iterator[pa.RecordBatch]:
+        for number in range(3):
+            columns = [pa.array([one], pa.int64()) for one in (7, number, -1, 10 * number)]
+            yield pa.RecordBatch.from_arrays(columns, [*"abcd"])
+
+    monkeypatch.setattr(job, "iter_window_rows", rows)
+    found = job.find_event_time(None, SimpleNamespace(ids=[7]), 10)
+    assert (found.position, found.entries_read) == (Position(7, 1), 2)

@@ -14,9 +14,10 @@ import pytest
 from pulsar_admin.config import Settings, build_settings
 from pulsar_admin.engine import PROCESSES_PAY_BYTES, SparkOnDemand, choose_engine, spark_advice, spark_note
 from pulsar_admin.store.engine.local import AHEAD, LocalEngine, start_worker
+from pulsar_admin.store.engine.operation import FailedSlice
 from pulsar_admin.store.engine.slices import Cut, FileRange, plan_slices
 from pulsar_admin.store.engine.spark_session import memory_settings
-from pulsar_admin.store.errors import MissingComponent
+from pulsar_admin.store.errors import LimitExceeded, MissingComponent, SliceFailed
 from pulsar_admin.store.names import FileKind
 from pulsar_admin.store.scan.operations import ReadEntries
 from pulsar_admin.store.scan.sources import source_files
@@ -235,3 +236,10 @@ def test_how_a_process_ended_is_told() -> None:
         end(worker)
         worker.process.join()
         assert worker.end() == f"its process {told}"
+
+
+@pytest.mark.parametrize("kind", [SliceFailed, LimitExceeded])
+def test_a_failed_slice_says_from_where_to_where(kind: type) -> None:
+    piece: Any = SimpleNamespace(path="0.log", start=10, end=20)
+    error = FailedSlice(piece, "gone", kind is LimitExceeded).error()
+    assert (type(error), error.context) == (kind, {"path": "0.log", "start": 10, "end": 20, "reason": "gone"})

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from pulsar_admin import store
-from pulsar_admin.errors import EXIT_CODES
+from pulsar_admin.errors import EXIT_CODES, failure_of
 from pulsar_admin.store.codec.avro import avro_decoder
 from pulsar_admin.store.codec.strict_values import json_value
 from pulsar_admin.store.errors import InvalidValue, StoreError, reason_of
@@ -121,3 +121,13 @@ def test_a_traceback_ends_with_the_hint() -> None:
     error = InvalidValue("there is no table 'topic'", hint="tables: topics, ledgers")
     assert traceback.format_exception(error)[-1] == "tables: topics, ledgers\n"
     assert len(traceback.format_exception(InvalidValue("no hint"))) == 1
+
+
+def test_what_a_disk_does_is_said() -> None:
+    for error, said in (
+        (OSError(5, "Input/output error", "f"), "the disk failed at f: Input/output error"),
+        (OSError(5, "Input/output error"), "the disk failed at a file: Input/output error"),
+        (OSError(28, "No space left on device"), "no space left writing the output"),
+        (MemoryError(), "out of memory"),
+    ):
+        assert failure_of(error).message == said

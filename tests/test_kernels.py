@@ -303,3 +303,11 @@ def test_a_scan_of_a_large_ledger_is_compiled_at_once(
     answer = cli("--store", store, "topics", "skew", "public/default/plain", "--jobs", 1)
     assert (answer.exit_code, answer.stderr) == (0, "")
     assert compiled.METER.left == left
+
+
+@pytest.mark.parametrize("number", [number_spans, number_spans.plain])
+def test_spans_after_one_that_is_none(number: Any) -> None:
+    data, numbers, firsts = np.frombuffer(b"abab", np.uint8), np.full(3, 7, np.int32), np.zeros(3, np.int32)
+    spans = np.array([[0, 2], [0, -1], [2, 2]])
+    assert number(data, spans, numbers, firsts, np.full(8, -1, np.int32)) == 1
+    assert numbers.tolist() == [0, -1, 0]

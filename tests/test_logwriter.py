@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from pulsar_admin.store.changes.log_writer import LedgerSpec, WrittenLedgers, apply_written, write_ledgers
 from pulsar_admin.store.changes.plan import ChangeKind, ChangePart, Plan, apply_plan, plan_undo
+from pulsar_admin.store.codec import entrylog
 from pulsar_admin.store.codec.digest import DigestType
 from pulsar_admin.store.codec.entry import decode_entry
 from pulsar_admin.store.codec.entrylog import decode_header, decode_ledgers_map
@@ -33,6 +34,7 @@ from pulsar_admin.store.index.own_logs import LogWriter
 from pulsar_admin.store.model.ledgers import find_metadata, iter_ledger_ids, read_ledger, sorted_ledger_ids
 from pulsar_admin.store.model.reader import open_reader
 from pulsar_admin.store.scan.payloads import PayloadColumns
+from pulsar_admin.store.sources import log_files
 from pulsar_admin.store.sources.rocksdb import read_values
 from tests.conftest import Cli
 from tests.stores import NOW_MS, copied, lose_nodes, put_node, read_rows
@@ -257,3 +259,11 @@ def test_the_sequence_after_an_export() -> None:
     assert sequence_after_export(own, 70_010, "target") == 70_010
     with pytest.raises(StalePlan):
         sequence_after_export(own, 70_001, "target")
+
+
+def test_a_log_takes_what_fits_to_the_byte(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(entrylog, "LOG_LIMIT_BYTES", entrylog.HEADER_BYTES + 2 * (4 + 20))
+    left: list[bytes | memoryview] = []
+    entries = log_files.LoggedEntries()
+    assert len([*entries.taken(iter([bytes(20)] * 3), left)]) == 2
+    assert (left, entries.positions.tolist()) == ([bytes(20)], [1028, 1052])

@@ -1,11 +1,22 @@
 """The numbers of plain topics are those that their facts give, on recorded worlds and beside damaged rows."""
 
 import random
+import re
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
-from pulsar_admin.store.codec.cursor import CursorInfo, encode_cursor_info
+from pulsar_admin.store.codec.cursor import CursorInfo, CursorState, encode_cursor_info
+from pulsar_admin.store.codec.ledgermetadata import LedgerState, decode_ledger_metadata, encode_ledger_metadata
+from pulsar_admin.store.codec.schema import (
+    TYPE_NUMBERS,
+    IndexEntry,
+    SchemaEntry,
+    SchemaLocator,
+    encode_schema_entry,
+    encode_schema_locator,
+)
 from pulsar_admin.store.db.environment import Txn, open_store
 from pulsar_admin.store.db.tree import Node, iter_nodes, put_nodes
 from pulsar_admin.store.facts import values
@@ -14,9 +25,11 @@ from pulsar_admin.store.facts.topics import TopicFacts
 from pulsar_admin.store.model.reader import open_reader
 from pulsar_admin.store.model.topics import iter_topics, read_topic
 from pulsar_admin.store.names import Position, parse_topic
+from tests.compaction.entries import Batch, Slot, compacted, entry
+from tests.conftest import Cli
 from tests.rules.test_quiet import damage_drawn
 from tests.stores import NOW_MS, copied, imported, put_node, write_rows
-from tests.synthetic import Made, MadeTopic, make_store
+from tests.synthetic import CREATED_MS, Made, MadeCompacted, MadeTopic, ledger_node, make_store
 from tests.worlds import STATES
 
 _LONG_AGO_MS = 1_600_000_000_000
@@ -103,3 +116,53 @@ def test_numbers_at_every_edge_of_a_ledger(counts: tuple[int, ...], tmp_path: Pa
             put_node(store, path, encode_cursor_info(CursorInfo(-1, mark, ranged)))
             found += _compare(store)
     assert found > 100
+
+
+_FAR = 113  # takes one byte in protobuf, as 0 does
+_QUESTIONS = """store check; doctor; overview; store usage; store usage --why; store usage --by log; ledgers list; ledgers verify; \
+ledgers info {ledger}; ledgers entries {ledger}; store owner {ledger}; compaction status a/b/c; compaction read a/b/c; \
+compaction verify a/b/c; compaction run a/b/c --from-start --dry-run; topics describe a/b/c; topics stats a/b/c; \
+topics stats-internal a/b/c; topics info-internal a/b/c; topics subscriptions a/b/c --table; topics read a/b/c -n 9; \
+topics why a/b/c -s s; topics why a/b/c -s t; topics why a/b/c --disk; topics analyze-backlog a/b/c -s s; \
+topics get-message-by-id a/b/c -l {data} -e 0; topics find-by-time a/b/c --time @1700000000000; topics last-message-id a/b/c; \
+topics subscription-history a/b/c -s s; topics peek-messages a/b/c -s s -n 3; topics unsubscribe a/b/c -s s --dry-run; \
+topics reset-cursor a/b/c -s s -m {data}:3 --dry-run; topics delete a/b/c --force --dry-run; topics trim-topic a/b/c --dry-run; \
+bookkeeper readlog 0 -l {ledger}; bookkeeper readlog 0 -l {ledger} -e 0; schemas get a/b/c; \
+schemas metadata a/b/c; schemas delete a/b/c --dry-run; bookkeeper readlog 0"""
+
+
+def _told(path: Path, cli: Cli, role: str, first: int) -> str:
+    """What is told of a topic with a cursor ledger and a compacted one; the ledgers of ROLE count from FIRST, the others are larger."""
+    at = {"data": 120, "cursor": 125, "compacted": 126, "schema": 127} | {role: first}
+    payloads = [entry(Batch([Slot(key, b"v")], alone=True), number) for number, key in enumerate("ab")]
+    horizon = Position(at["data"], 1)
+    topic = MadeTopic(
+        [[Made(CREATED_MS, raw=payload) for payload in payloads * 2]] * 3,
+        cursors={"s": CursorInfo(at["cursor"]), "t": CursorInfo(-1, Position(at["data"], 2))},
+        compacted=MadeCompacted(
+            at["compacted"], [compacted(at["data"], number, one) for number, one in enumerate(payloads)], horizon
+        ),
+    )
+    mark = Position(at["data"], 0)
+    state = CursorState(mark, ranges=((Position(at["data"], 1), Position(at["data"], 2)),))
+    schema = encode_schema_entry(SchemaEntry("c", "me", TYPE_NUMBERS["STRING"], b"", CREATED_MS, deleted=False))
+    make_store(path, {"a/b/c": topic}, {at["cursor"]: state, at["schema"]: schema}, first=at["data"])
+    version = IndexEntry(0, Position(at["schema"], 0), bytes(32))
+    put_node(path, "/schemas/a/b/c", encode_schema_locator(SchemaLocator(version, (version,))))
+    node = ledger_node(at["cursor"], 0, 0)
+    metadata = decode_ledger_metadata(node.value, node.path)
+    put_node(path, node.path, encode_ledger_metadata(replace(metadata, state=LedgerState.OPEN, last_entry_id=-1)))
+    told = ""
+    for line in _QUESTIONS.format(**at, ledger=at[role]).split("; "):
+        done = cli.on(path, f"{line} -o json --now @1700000100000")
+        assert done.exit_code in (0, 1), line
+        told += f"\n$ {line}\n{done.exit_code}\n{done.stdout}{done.stderr}".replace(str(path), "")
+    for number in range(3) if first else ():
+        pattern = rf"\b(L0*)?{first + number}\b"
+        told = re.sub(pattern, lambda found, to=number: f"L{to:04}" if found[1] else str(to), told)
+    return told
+
+
+@pytest.mark.parametrize("role", ["data", "cursor", "compacted", "schema"])
+def test_the_first_ledger_of_a_cluster_is_one_as_any(role: str, cli: Cli, tmp_path: Path) -> None:
+    assert _told(tmp_path / "zero", cli, role, 0) == _told(tmp_path / "far", cli, role, _FAR)

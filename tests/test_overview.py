@@ -2,6 +2,8 @@
 
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -146,3 +148,12 @@ def test_bookies_alone_lead_to_the_recovery_of_their_metadata(cli: Cli, tmp_path
     assert "store recover --dry-run" in done.stderr
     lines = cli("--store", store, "overview").stdout.partition("ASK NEXT\n")[2].splitlines()
     assert lines[0].endswith(" store recover --dry-run")
+
+
+def test_where_nothing_was_found_no_list_begins() -> None:
+    from pulsar_admin.commands.overview import _findings
+    from pulsar_admin.commands.store.recover import _topic_lines
+
+    nothing: Any = SimpleNamespace(findings=(), topics=(), topic_count=0)
+    assert _findings(nothing, nothing) == ["FINDINGS: none"]
+    assert _topic_lines(nothing) == []

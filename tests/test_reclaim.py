@@ -5,12 +5,18 @@ from collections import defaultdict
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import rocksdict
 
 from pulsar_admin import Refused, reclaim
 from pulsar_admin.store.codec import entrylog
+from pulsar_admin.store.disks import reclaim as disk_reclaim
+from pulsar_admin.store.disks.live_records import NOWHERE, LocationsIndex
+from pulsar_admin.store.disks.reclaim import LogAction, _LogReader
+from pulsar_admin.store.errors import MetadataCorrupt
 from tests.altering import flip
 from tests.conftest import Cli
 from tests.locking import locked
@@ -469,3 +475,49 @@ def test_the_forecast_answers_where_nothing_can_be_tried(data: Path, cli: Cli, m
     monkeypatch.setattr(live_records, "measure_places", fails)
     told = cli.done(*words(data, "--dry-run", "-o", "json"))
     assert told.json["logs"] == measured["logs"]
+
+
+@pytest.mark.parametrize("pair", [(b"k" * 15, b"v" * 9), (b"k" * 16, b"v" * 7)])
+def test_rows_that_are_no_locations(pair: tuple[bytes, bytes], monkeypatch: pytest.MonkeyPatch) -> None:
+    good = (bytes(16), bytes(8))
+    monkeypatch.setattr("pulsar_admin.store.disks.live_records.iter_pairs", lambda rows: iter(rows))
+    assert [len(part.ledger_ids) for part in LocationsIndex([good, good], "here").iter_places()] == [2]
+    with pytest.raises(MetadataCorrupt):
+        list(LocationsIndex([good, pair], "here").iter_places())
+
+
+def test_a_log_that_fits_comes_back_though_one_before_it_does_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    current, said, result = tmp_path / "current", list[str](), SimpleNamespace(left=[])
+    current.mkdir()
+    for name, size in (("0.log", 10), ("1.log", 1)):
+        (lent := tmp_path / f"{disk_reclaim._LENT}{name}").write_bytes(b"x" * size)
+        (current / name).symlink_to(lent)
+    monkeypatch.setattr(disk_reclaim, "free_bytes", lambda path: disk_reclaim.SLACK_BYTES + 5)
+    disk_reclaim._Reclaim._bring_back(SimpleNamespace(_current=current, _result=result, _tell=said.append))
+    assert [(path.name, path.is_symlink()) for path in sorted(current.iterdir())] == [("0.log", True), ("1.log", False)]
+    assert (result.left, len(said)) == ([str(current / "0.log")], 1)
+
+
+@pytest.mark.parametrize(
+    ("live", "dead", "entries", "below", "action", "frees"),
+    [
+        (0, 90, 0, 50, LogAction.DELETE, 40_960),
+        (0, 90, 1, 50, LogAction.COMPACT, 40_960),
+        (1, 90, 0, 50, LogAction.COMPACT, 40_959),
+        (25, 75, 1, 25, LogAction.KEEP, 0),
+        (25, 75, 1, 25.001, LogAction.COMPACT, 40_935),
+        (25, 0, 1, 100, LogAction.KEEP, 0),
+        (32_767, 8_193, 1, 100, LogAction.COMPACT, 8_193),
+        (32_768, 8_192, 1, 100, LogAction.KEEP, 0),  # the rest is what a new log takes beside its records
+    ],
+)
+def test_when_rewriting_a_log_is_worth_it(
+    live: int, dead: int, entries: int, below: float, action: LogAction, frees: int, tmp_path: Path
+) -> None:
+    log = tmp_path / "0.log"
+    log.write_bytes(bytes(40_960))
+    reader = _LogReader(log, np.zeros(0, np.int64), NOWHERE, lambda *_: None, lambda _: None, below)  # type: ignore[arg-type, return-value]
+    found = reader._chosen(entries, (live, dead), (1, 1))
+    assert (found.action, found.frees_bytes) == (action, frees)

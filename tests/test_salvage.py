@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from pyroaring import BitMap64
 
 from pulsar_admin.store.codec import journal
 from pulsar_admin.store.codec.bookie import LogMark, decode_last_id, decode_last_mark, encode_last_mark
@@ -26,6 +27,8 @@ from pulsar_admin.store.codec.ledgermetadata import (
     encode_ledger_metadata,
     ledger_path,
 )
+from pulsar_admin.store.db.bookies import iter_imported_bookies
+from pulsar_admin.store.db.entry_files import EntryFiles
 from pulsar_admin.store.db.environment import create_store, open_store
 from pulsar_admin.store.db.tree import Node, put_nodes
 from pulsar_admin.store.disks import switching
@@ -33,6 +36,7 @@ from pulsar_admin.store.disks.journals import JournalSurvey, survey_journals
 from pulsar_admin.store.disks.logs import Entries
 from pulsar_admin.store.disks.salvage import (
     BookieLedgers,
+    FilePlace,
     OldLedgers,
     Witnesses,
     _rows_of_others,
@@ -40,9 +44,10 @@ from pulsar_admin.store.disks.salvage import (
     make_rows,
     plan_salvage,
     read_listed,
+    read_missing,
 )
-from pulsar_admin.store.errors import SourceBusy, StalePlan, StoreError
-from pulsar_admin.store.model.ledgers import iter_ledger_ids
+from pulsar_admin.store.errors import InvalidValue, SourceBusy, StalePlan, StoreError
+from pulsar_admin.store.model.ledgers import iter_ledger_ids, sorted_ledger_ids
 from pulsar_admin.store.sources import log_files
 from pulsar_admin.store.sources.cluster import make_layout, open_metadata
 from pulsar_admin.store.sources.given_bookies import find_bookie, parse_bookie
@@ -51,7 +56,7 @@ from pulsar_admin.store.transfer.imports import ImportOptions, import_layout
 from tests.conftest import Cli
 from tests.deep import deep_but_for
 from tests.locking import locked
-from tests.stores import NOW_MS, apply_values, read_rows, rocksdb_rows
+from tests.stores import NOW_MS, apply_values, imported, read_rows, rocksdb_rows
 from tests.synthetic import ledger_node
 from tests.worlds import copy_tree, digest_of, world
 
@@ -678,3 +683,41 @@ def test_a_file_of_a_version_that_is_not_known_is_named_and_stays(
         row = found["bookie-journal-damaged"]
         assert row["mend"] == f"pulsar-admin logs verify {path}"
         assert what in cli(*row["mend"].split()[1:]).stdout
+
+
+def test_a_master_key_of_zeros_is_none() -> None:
+    from pulsar_admin.store.codec.dbledger import LedgerData
+    from pulsar_admin.store.disks.salvage import OldLedgers
+
+    old = OldLedgers(rows={1: LedgerData(True, False, b"\1" * 20)})
+    assert not old.lacks_keys
+    old.rows[2] = LedgerData(True, False, bytes(20))
+    assert old.lacks_keys
+
+
+def test_entries_that_another_directory_keeps_are_seen_after_one_without() -> None:
+    from pulsar_admin.store.disks.salvage import _check_order
+
+    def survey(strays: int) -> Any:
+        return SimpleNamespace(strays=strays, storage=SimpleNamespace(logs="l0"))
+
+    _check_order([survey(0), survey(0)])
+    with pytest.raises(InvalidValue, match="holds 1 entry of ledgers"):
+        _check_order([survey(0), survey(1)])
+
+
+def test_a_damaged_copy_at_another_bookie_hides_no_other() -> None:
+    with open_store(imported("cluster", "clean")) as store, store.read() as txn, EntryFiles(store, txn) as files:
+        (bookie, *_), wanted = iter_imported_bookies(store.info), BitMap64(range(9))
+        ledger_id = next(
+            one for one in sorted_ledger_ids(txn) if len([*read_missing(txn, files, bookie.bookie_id, one, wanted)]) > 3
+        )
+        whole = [*read_missing(txn, files, bookie.bookie_id, ledger_id, wanted)]
+        bad = iter([True])
+
+        def read(place: FilePlace) -> memoryview:
+            body = files.read_record(place)
+            return memoryview(bytes(body)[:-1]) if next(bad, False) else body
+
+        one_bad = SimpleNamespace(read_record=read, name=files.name)
+        assert [*read_missing(txn, one_bad, bookie.bookie_id, ledger_id, wanted)] == whole[1:]  # type: ignore[arg-type]

@@ -9,11 +9,12 @@ import struct
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from zlib import adler32
 
 import pytest
 
 from pulsar_admin.store.facts import starts as facts_of_starts
-from pulsar_admin.store.facts.starts import iter_server_facts
+from pulsar_admin.store.facts.starts import _is_emptied, _log_facts, iter_server_facts
 from pulsar_admin.store.rules.judging import StartFault, fault_of
 from pulsar_admin.store.sources.journals import Frame, find_stop
 from pulsar_admin.store.sources.zookeeper import ServerFiles
@@ -402,3 +403,21 @@ def test_a_snapshot_of_the_store_mends_a_server(cli: Cli, tmp_path: Path, plant:
         assert done.exit_code == 0, done.stderr
     (version_2,) = made.rglob("version-2")
     assert not faults_of(version_2)
+
+
+def test_starts_of_servers_at_their_bounds(tmp_path: Path) -> None:
+    """An index with nothing but a cookie is emptied; ZooKeeper reads records of twice ``jute.maxbuffer``, and none longer."""
+    for name, files, expected in (
+        ("a", [], True),
+        ("b", ["VERSION"], True),
+        ("c", ["VERSION", "x"], False),
+        ("d", ["x"], False),
+    ):
+        (tmp_path / name).mkdir()
+        for file in files:
+            (tmp_path / name / file).touch()
+        assert _is_emptied([tmp_path / name]) == expected
+    for size, long in ((2 * 0xFFFFF, []), (2 * 0xFFFFF + 1, [tmp_path / "log.1"])):
+        record = struct.pack(">qi", adler32(bytes(size)), size) + bytes(size) + b"B"
+        (tmp_path / "log.1").write_bytes(b"ZKLG" + bytes(12) + record)
+        assert [one.where for one in _log_facts([tmp_path / "log.1"])] == long

@@ -283,3 +283,16 @@ def test_what_backlogs_contain_is_counted_to_the_entry_and_the_moment(tmp_path: 
             ):
                 first = [(one.due_ms, topic.rank(one.position)) for one in found.first]
                 assert (found.messages, first) == (len(early), sorted(early)[:5])
+
+
+def test_messages_without_a_time_of_delivery_are_not_delayed() -> None:
+    from pulsar_admin.store.db.environment import open_store
+    from pulsar_admin.store.facts.backlogs import read_contents
+    from pulsar_admin.store.model.reader import open_reader
+    from pulsar_admin.store.model.topics import read_topic
+    from pulsar_admin.store.names import parse_topic
+
+    with open_store(imported("small", "clean")) as store, open_reader(store) as reader:
+        topic = read_topic(reader.txn, parse_topic("public/default/plain"))
+        found = read_contents(reader, topic, [(0, topic.number_of_entries)], 0)
+    assert (found.entries, found.due) == (topic.number_of_entries, 0)

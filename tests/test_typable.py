@@ -9,17 +9,20 @@ import shutil
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from pulsar_admin.cli import run
+from pulsar_admin.commands.store.export import _exported_copy
+from pulsar_admin.store.db.backups import keep_hint
 from pulsar_admin.store.names import shell_word
 from pulsar_admin.store.rules.table import RULES_BY_CODE
 from pulsar_admin.store.sources.ensemble import Client
 from pulsar_admin.typable import PROGRAM, begin, carry, typable
 from tests.conftest import Cli
 from tests.printed import commands_in, is_placeholder, printed_commands, words_of
-from tests.stores import copied
+from tests.stores import copied, narrow
 from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store
 from tests.transcript.test_printed_commands import previewing
 
@@ -322,3 +325,17 @@ def test_what_doctor_overview_and_why_print_runs_anywhere(
         if not any(map(is_placeholder, words)):
             done = cli(*previewing(words))
             assert done.exit_code != 2, (command, done.stderr)
+
+
+def test_commands_with_a_blank_in_a_path_can_be_typed(cli: Cli, tmp_path: Path) -> None:
+    done = SimpleNamespace(in_place=False, dry_run=False, source="/a b", target="/c d", ledgers=(), nodes=())
+    (text,) = _exported_copy(done).terminal(None)  # type: ignore[arg-type, misc]
+    for said in ("wrote to /c d: a plain copy\n", "mv '/a b' '/a b.before'\n", "mv '/c d' '/a b'\n"):
+        assert said in text
+    shutil.copytree(narrow() / "meta", tmp_path / "a b" / "backups" / "7")
+    path = tmp_path / "a b"
+    assert keep_hint(path).endswith(f"mv '{path}/meta' '{path}/meta.damaged' && cp -a '{path}/backups/7' '{path}/meta'")
+    start = cli("--store", narrow(), "store", "clone", "x", "-o", "json", "--dry-run", "--boot-at", "/x y").json[
+        "start"
+    ]
+    assert start == "bin/pulsar standalone --metadata-dir '/x y/metadata' --bookkeeper-dir '/x y/bookkeeper'"

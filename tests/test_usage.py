@@ -121,3 +121,8 @@ def test_no_log_is_free_that_holds_a_copy_of_what_lives(twins: Path) -> None:
             assert bool(file.live_bytes) == lives
             assert not (lives and file.freed), file.path
     assert copies
+
+
+def test_logs_of_one_directory_are_named_without_it(cli: Cli) -> None:
+    answer = cli("--store", imported("small", "clean"), "store", "usage", "--by", "log", "-o", "csv")
+    assert {line.split(",")[0] for line in answer.stdout.splitlines()[1:3]} == {"0.log", "1.log"}

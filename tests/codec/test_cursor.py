@@ -3,12 +3,15 @@ import random
 import re
 from collections.abc import Iterable, Iterator
 from itertools import accumulate
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from pulsar_admin.store.changes.subscriptions import own_ledgers
 from pulsar_admin.store.codec import cursor as cursor_codec
 from pulsar_admin.store.codec.cursor import (
     CursorInfo,
@@ -19,9 +22,11 @@ from pulsar_admin.store.codec.cursor import (
     decode_cursor_ledger,
     decode_position_info,
     encode_cursor_info,
+    find_plain_cursor,
 )
 from pulsar_admin.store.codec.wrapper import Wrapping, wrap
 from pulsar_admin.store.errors import EntryCorrupt, LimitExceeded, MetadataCorrupt, StoreError, Unsupported
+from pulsar_admin.store.model.references import read_namings
 from pulsar_admin.store.names import Position
 from pulsar_admin.store.proto import managed_ledger_pb2
 from tests.encoders import encode_position_info
@@ -312,3 +317,17 @@ def test_parts_of_another_form() -> None:
 
 
 # -- properties -------------------------------------------------------------------------------------------------------
+
+
+def test_ledger_0_is_a_ledger() -> None:
+    def cursor(ledger_id: int) -> Any:
+        return SimpleNamespace(info=CursorInfo(ledger_id), state=SimpleNamespace(properties={}))
+
+    assert (own_ledgers(cursor(0)), own_ledgers(cursor(-1))) == ((0,), ())
+    for properties in ({}, {"p": 1}):  # as a cursor nearly always is, and with more
+        infos = [CursorInfo(one, Position(1, 2), properties=properties) for one in (0, -1)]
+        assert [find_plain_cursor(encode_cursor_info(info)) is None for info in infos] == [True, False]
+    for name in ("plain", "with%2Fslash"):  # of names as they nearly always are, and of others
+        path = f"/managed-ledgers/a/b/persistent/{name}/s"
+        named = [one.ledger_ids for one in read_namings(path, encode_cursor_info(CursorInfo(0, Position(1, 2))))]
+        assert (named, read_namings(path, encode_cursor_info(CursorInfo(-1, Position(1, 2))))) == ([[0]], [])

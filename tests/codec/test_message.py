@@ -4,6 +4,7 @@ from pulsar_admin.store.codec import message as codec
 from pulsar_admin.store.codec.batch import encode_batch, iter_batch, placeholder
 from pulsar_admin.store.codec.brokerentry import BrokerEntry, encode_broker_entry, split_broker_entry, strip
 from pulsar_admin.store.codec.compactedentry import decode_compacted_entry, decode_original_id
+from pulsar_admin.store.codec.message import decode_message_entry
 from pulsar_admin.store.errors import EntryCorrupt
 from pulsar_admin.store.names import Position
 from pulsar_admin.store.proto.pulsar_api_pb2 import MarkerType, MessageMetadata, SingleMessageMetadata
@@ -250,3 +251,10 @@ def test_cut_anywhere_of_compactedentry(size: int) -> None:
 def test_bytes_behind_the_entry() -> None:
     with pytest.raises(EntryCorrupt, match="1 bytes after"):
         decode_compacted_entry(VECTOR_6 + b"\0", "77:0")
+
+
+@pytest.mark.parametrize("size", [2, 5])
+def test_an_entry_cut_in_its_checksum_says_how_much_was_asked_for(size: int) -> None:
+    with pytest.raises(EntryCorrupt) as cut:
+        decode_message_entry(b"\x0e\x01\0\0\0\0"[:size], "here")
+    assert (cut.value.context["expected"], cut.value.context["found"]) == (6, size)

@@ -230,3 +230,20 @@ REFUSED = {
 def test_what_cannot_be_meant_is_refused(cli: Cli, demo_store: Path, code: int, words: str) -> None:
     result = cli.on(demo_store, f"managed-ledger {words.format(PLAIN)}")
     assert (result.exit_code, result.stdout) == (code, "")
+
+
+def test_records_between_equal_offsets(cli: Cli) -> None:
+    store = imported("small", "clean")
+    one = cli("--store", store, "bookkeeper", "readlog", "0", "-sp", "1024", "-ep", "1024")
+    assert (one.exit_code, one.stdout.count("Lid=")) == (0, 1)
+    assert cli("--store", store, "bookkeeper", "readlog", "0", "-sp", "1025", "-ep", "1024").exit_code == 2
+
+
+def test_a_log_without_ledger_0_or_a_record_from_0_on_says_so(cli: Cli) -> None:
+    asked = {
+        "-l 0": "LedgerId 0  is not available",
+        "-l 0 -e 0": "LedgerId 0  EntryId 0 is not",
+        "-sp 0 -ep 0": "the range 0 - 0.",
+    }
+    for words, said in asked.items():
+        assert said in cli.on(imported("small", "clean"), f"bookkeeper readlog 0 {words}").stdout.splitlines()[-1]

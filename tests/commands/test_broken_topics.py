@@ -6,15 +6,19 @@ import pytest
 
 from pulsar_admin.store.codec.cursor import CursorInfo, encode_cursor_info
 from pulsar_admin.store.codec.ledgermetadata import ledger_path
+from pulsar_admin.store.codec.managedledger import LedgerInfo, ManagedLedger, encode_managed_ledger
 from pulsar_admin.store.codec.rocksvalue import NodeStat
 from pulsar_admin.store.db.blocks import block_key, ledger_key
 from pulsar_admin.store.db.environment import Txn, open_store
 from pulsar_admin.store.db.tree import Node, put_nodes, tree_key
-from pulsar_admin.store.names import parse_topic
+from pulsar_admin.store.model.broken_beside import find_lost_events
+from pulsar_admin.store.names import EVENTS, parse_topic
+from pulsar_admin.store.reports.ledgers import iter_missing
 from tests.commands.changing import check_undo, rows_of
 from tests.conftest import Cli
 from tests.cures.curing import diagnoses, run_printed, told
-from tests.stores import copied, imported, narrow_copy, put_node, write_rows
+from tests.stores import copied, imported, lose_nodes, narrow_copy, put_node, read_rows, write_rows
+from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store
 from tests.worlds import CLUSTER
 
 PLAIN = "public/default/plain"
@@ -418,3 +422,33 @@ def test_a_cursor_at_the_beginning_of_a_forgotten_last_ledger_is_stored_at_the_e
     (row,) = [row for row in diagnoses(whole_cli, store) if row["severity"] == "critical"]
     run_printed(whole_cli, row["mend"])
     assert told(diagnoses(whole_cli, store)) == before
+
+
+@pytest.mark.parametrize("first", ["whole", "unreadable", "absent"])
+def test_lost_policies_of_a_later_partition_are_told(first: str, tmp_path: Path, damages_stores: None) -> None:
+    """The policies of topics are in ``__change_events``, which may have partitions: the ledger of the second one is gone."""
+    names = ["a/b/c", *(f"a/b/{EVENTS}-partition-{number}" for number in range(3))]
+    path = make_store(tmp_path / "s", {name: MadeTopic([[Made(CREATED_MS)] * 2, []]) for name in names})
+    put_node(path, parse_topic(f"a/b/{EVENTS}").partitioned_path, b'{"partitions":3}')
+    lose_nodes(path, ledger_path(14))
+    if first == "unreadable":
+        put_node(path, parse_topic(names[1]).path, b"\xff")
+    elif first == "absent":
+        lose_nodes(path, parse_topic(names[1]).path)
+    (text,) = read_rows(path, lambda txn: find_lost_events(txn, parse_topic("a/b/c")))
+    assert text.startswith(f"ledger 14 of {EVENTS}-partition-1, its namespace's policies: ")
+
+
+@pytest.mark.usefixtures("damages_stores")
+def test_what_tiered_storage_has_is_not_missing_behind_a_topic_that_cannot_be_read(tmp_path: Path) -> None:
+    path = make_store(tmp_path / "s", {name: MadeTopic([[Made(CREATED_MS)], []]) for name in ("a/b/a", "a/b/c")})
+    offloaded = LedgerInfo(
+        *(12, 1, 9, CREATED_MS),
+        offloaded=True,
+        offload_uuid="0f9c8f5e-9d0f-4a3a-9b8e-3f1f8a6d2c11",
+        bookkeeper_deleted=True,
+    )
+    put_node(path, parse_topic("a/b/c").path, encode_managed_ledger(ManagedLedger((offloaded, LedgerInfo(13)))))
+    lose_nodes(path, ledger_path(12))
+    put_node(path, parse_topic("a/b/a").path, b"\xff")
+    assert read_rows(path, lambda txn: [*iter_missing(txn)]) == []

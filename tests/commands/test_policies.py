@@ -167,3 +167,14 @@ def test_a_member_of_another_kind_is_damage(cli: Cli, prepared: Path, member: st
         said = cli("--store", prepared, "namespaces", *line.split())
         assert (said.exit_code, said.stdout) == (6, ""), line
         assert f"{path}: {member}: expected an" in said.stderr
+
+
+def test_a_quota_of_as_much_as_is_retained_is_refused(cli: Cli, tmp_path: Path) -> None:
+    from tests.stores import copied
+
+    store = copied("small", "clean", tmp_path)
+    quota = "set-backlog-quota public/default/plain -lt 3600 -p producer_exception -t message_age"
+    assert cli.on(store, f"topicPolicies {quota}").exit_code == 0
+    for minutes, code in ((60, 2), (61, 0)):
+        answer = cli.on(store, f"topicPolicies set-retention public/default/plain -t {minutes}m -s -1")
+        assert answer.exit_code == code, answer.stderr

@@ -9,16 +9,20 @@ import pytest
 from msgspec.structs import replace
 
 from pulsar_admin.store.changes.plan import ChangeKind, Plan, apply_plan, put_value_step
+from pulsar_admin.store.changes.topics import plan_topic
 from pulsar_admin.store.codec.cursor import decode_cursor_info
 from pulsar_admin.store.codec.managedledger import LedgerInfo, decode_managed_ledger, encode_managed_ledger
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.db.tree import find_node, iter_nodes
+from pulsar_admin.store.errors import InvalidValue
+from pulsar_admin.store.model.reader import open_reader
 from pulsar_admin.store.model.references import index_owners
 from pulsar_admin.store.names import parse_topic
 from tests.commands.changing import check_undo, rows_of
 from tests.conftest import Cli
 from tests.live.topic_changes import NAMESPACE, RECORDING
-from tests.stores import copied, in_store, put_node, read_rows
+from tests.stores import copied, imported, in_store, put_node, read_rows
+from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store
 from tests.worlds import asked_topics
 
 PLAIN = "public/default/plain"
@@ -181,3 +185,17 @@ def test_a_cursor_that_cannot_be_read_hides_no_backlog_of_another(cli: Cli, tmp_
     assert (told["subscriptions"], told["ledgers"]) == (whole["subscriptions"], whole["ledgers"])
     assert told["backlogMessages"] == {**whole["backlogMessages"], first: None}
     assert f"  backlogMessages.{first}: unknown\n" in cli("--store", path, *words[:-2]).stdout
+
+
+def test_a_partition_0_is_not_the_partitioned_topic(cli: Cli) -> None:
+    ask = ("topics", "update-partitioned-topic", "acme/orders/parts-partition-0", "-p", "9", "--dry-run")
+    cli("--store", imported("small", "clean"), *ask).ends(3, "is not the partitioned topic")
+
+
+def test_partition_0_of_a_partitioned_topic_can_be_created(tmp_path: Path) -> None:
+    path = make_store(tmp_path / "s", {"a/b/c": MadeTopic([[Made(CREATED_MS)], []])})
+    put_node(path, parse_topic("a/b/t").partitioned_path, b'{"partitions":1}')
+    with open_store(path) as store, open_reader(store) as reader:
+        assert len(plan_topic(reader, parse_topic("a/b/t-partition-0"), None, {}, CREATED_MS).steps) == 1
+        with pytest.raises(InvalidValue, match="smaller than number of partition"):
+            plan_topic(reader, parse_topic("a/b/t-partition-1"), None, {}, CREATED_MS)

@@ -2,10 +2,14 @@
 
 import hashlib
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
+from pulsar_admin.store.compaction.keys import survey
+from pulsar_admin.store.kernels.slots import SLOT
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.names import Position
 from tests import shapes
@@ -178,3 +182,11 @@ def test_a_time_is_found_as_one_by_one(cli: Cli, backwards: Path, monkeypatch: p
             assert found["entriesRead"] == (300 if first is None else first + 1)
             assert (found["position"] or {}).get("entryId") == first
             assert found["entryTime"] == (None if first is None else PUBLISH_MS + late[first])
+
+
+def test_an_empty_value_is_a_null_value_of_a_key_that_may_be_empty() -> None:
+    slots = np.zeros(4, SLOT)
+    slots["value_bytes"], slots["key_length"] = (0, -1, 1, 1), (0, 1, 0, -1)
+    names = ("kind", "messages", "id_start", "id_end", "start", "end", "meta_end")
+    found = survey(SimpleNamespace(rows={name: np.ones(1, np.int64) for name in names}, slots=slots))  # type: ignore[arg-type]
+    assert (found.null_values, found.keyed, found.keyless) == (2, 1, 1)

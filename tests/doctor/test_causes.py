@@ -6,6 +6,10 @@ import click
 import pytest
 
 from pulsar_admin.cli import root
+from pulsar_admin.store.doctor.diagnosing import EACH_MOST, sum_up
+from pulsar_admin.store.names import EVENTS
+from pulsar_admin.store.rules.finding import Finding, Severity
+from pulsar_admin.store.rules.judging import weight
 from pulsar_admin.store.rules.table import RULES_BY_CODE
 from tests.conftest import Cli
 
@@ -53,3 +57,23 @@ def test_an_unknown_code_names_those_near(cli: Cli) -> None:
     assert cli("doctor", "--code", "ledger-mising").exit_code == 2
     assert "autoSkipNonRecoverableData" in cli("doctor", "--explain", "ledger-missing").stdout
     assert cli("doctor", "--explain", "ledger-missing", "-o", "json").json["code"] == "ledger-missing"
+
+
+def _finding(code: str, where: str) -> Finding:
+    return Finding(Severity.WARNING, code, where, where, {}, 0, 0, "", "", "", "use", "", "")
+
+
+def test_as_many_as_are_told_one_by_one() -> None:
+    some = [_finding("ledger-without-metadata", f"ledger {number}") for number in range(EACH_MOST + 1)]
+    assert len([*sum_up(some[:-1])]) == EACH_MOST
+    assert len([*sum_up(some)]) == 1
+
+
+def test_what_keeps_a_store_from_being_read_comes_before_policies_and_these_before_the_rest() -> None:
+    from pulsar_admin.store.rules import judging
+
+    (leading, *_) = sorted(judging._LEADING)
+    worst = judging._WORST[0]
+    where = ("x", f"persistent://a/b/{EVENTS}", "x")
+    ranks = [weight(_finding(code, place)) for code, place in zip((leading, worst, worst), where, strict=True)]
+    assert ranks == sorted(set(ranks))

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,7 @@ from pulsar_admin.store.codec.message import encode_message_entry
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.db.owners import find_owners
 from pulsar_admin.store.db.tree import read_node, tree_key
+from pulsar_admin.store.errors import EntryCorrupt
 from pulsar_admin.store.names import Position, parse_topic
 from pulsar_admin.store.proto.pulsar_api_pb2 import MessageMetadata
 from tests.commands.changing import check_undo, rows_of
@@ -263,3 +265,15 @@ def test_a_topic_goes_with_its_log_of_pending_acks(tmp_path: Path, cli: Cli) -> 
     )
     assert cli.on(store, "topics delete a/b/t").exit_code == 0
     assert cli.on(store, f"topics stats {PENDING_ACKS}").exit_code == 5
+
+
+def test_a_compacted_view_that_cannot_be_read_is_dropped_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    from pulsar_admin.store.changes import deleting
+
+    def unreadable(*_: object) -> None:
+        raise EntryCorrupt("entry 7:0 is damaged")
+
+    monkeypatch.setattr(deleting, "find_compacted_view", unreadable)
+    nothing: Any = None
+    text = deleting._dropped_view(nothing, nothing, 7)
+    assert text.endswith("; its keys cannot be read: entry 7:0 is damaged")

@@ -13,13 +13,15 @@ from shutil import copytree
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from pulsar_admin.api.plan import CLASSES, Planner
+from pulsar_admin.store.changes.plan import read_plan
 from pulsar_admin.store.db.audit_log import read_change
 from pulsar_admin.store.db.environment import Txn, open_store
 from tests.commands.changing import rows_of
 from tests.conftest import Cli
-from tests.stores import NOW_MS, copied, read_rows, write_rows
+from tests.stores import NOW_MS, copied, narrow_copy, read_rows, write_rows
 from tests.worlds import assert_unchanged
 
 Json = dict[str, Any]  # Any: JSON
@@ -382,3 +384,18 @@ def test_nacks_are_popped_when_they_are_due(cli: Cli, store: Path) -> None:
     assert cli.on(store, f"--now {later} nacks due --pop --plan {file}").exit_code == 0
     done = cli.on(store, f"apply {file} -o json")
     assert (done.exit_code, done.json["entries"], done.json["after"]["nextDeadline"]) == (0, 2, None)
+
+
+def test_a_plan_of_another_request_is_refused(cli: Cli, tmp_path: Path) -> None:
+    path, plan, forged = narrow_copy(tmp_path), tmp_path / "plan.json", tmp_path / "forged.json"
+    cli.on(path, f"topics create public/default/new --plan {plan}").ends(0)
+    kept = read_plan(plan)
+    for other, said in (
+        (replace(kept, command="topics delete"), "the plan names 'topics delete', but its request is 'topics create'"),
+        (replace(kept, request=kept.request | {"method": "load_plan"}), "the plan was not made by a command"),
+        (replace(kept, request=kept.request | {"method": "topics"}), "the plan was not made by a command"),
+        (replace(kept, steps=()), "topics create would now do something other than the plan shows"),
+    ):
+        forged.write_bytes(other.dump())
+        assert said in cli.on(path, f"apply {forged}").stderr
+    cli.on(path, f"apply {plan}").ends(0)

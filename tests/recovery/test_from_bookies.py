@@ -7,6 +7,7 @@ import struct
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from pulsar_admin.cli import run
@@ -20,6 +21,7 @@ from pulsar_admin.store.model.ledgers import find_metadata, read_ledger, sorted_
 from pulsar_admin.store.model.topics import iter_topics, read_topic
 from pulsar_admin.store.names import Position
 from pulsar_admin.store.recovery.from_bookies import _cursor_chains, _CursorLedger
+from pulsar_admin.store.recovery.metadata_index import LedgerNames
 from pulsar_admin.store.transfer.ensemble_export import COMMAND
 from tests import stores
 from tests.agreeing import check_agreement
@@ -328,3 +330,12 @@ def test_a_cursor_ledger_goes_on_where_one_other_ended_and_nowhere_else() -> Non
         _CursorLedger(5, states[3], states[3]),
     ]
     assert [*_cursor_chains(ledgers)] == [[0], [1, 2], [5]]
+
+
+def test_names_of_ledgers_end_where_they_end() -> None:
+    names = LedgerNames()
+    names.add([7, 9], "persistent://a/b/c")
+    names.add([], "persistent://a/b/nothing")
+    names.add([8], "persistent://a/b/d")
+    found = {text: places.tolist() for text, places in names.of(np.array([6, 7, 8, 9]))}
+    assert found == {"persistent://a/b/c": [1, 3], "persistent://a/b/d": [2]}

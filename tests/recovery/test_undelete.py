@@ -3,6 +3,7 @@
 import hashlib
 import struct
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,14 +13,21 @@ import pulsar_admin as pa
 from pulsar_admin.jsonify import to_json
 from pulsar_admin.store.changes.plan import ChangeKind, WritingPlan
 from pulsar_admin.store.codec.cursor import CursorInfo, CursorState
+from pulsar_admin.store.codec.ledgermetadata import ledger_path
+from pulsar_admin.store.codec.managedledger import LedgerInfo
+from pulsar_admin.store.codec.schema import IndexEntry, SchemaLocator, encode_schema_locator
 from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.db.tree import tree_key
+from pulsar_admin.store.errors import LedgerNotFound
 from pulsar_admin.store.history.servers import find_servers
 from pulsar_admin.store.model.reader import open_reader
-from pulsar_admin.store.names import Position, parse_topic
+from pulsar_admin.store.names import EARLIEST, Position, parse_topic
 from pulsar_admin.store.proto import managed_ledger_pb2
+from pulsar_admin.store.recovery import restore
 from pulsar_admin.store.recovery.ack_history import read_cursor_history
 from pulsar_admin.store.recovery.deleted_nodes import PastCursor, read_past
 from pulsar_admin.store.recovery.restore import Restoring, Undelete, keep_of, read_topic_at
+from pulsar_admin.store.recovery.rolling import COMPACTED_LEDGER
 from pulsar_admin.store.transfer.imports import ImportOptions
 from tests.api.test_plans import shown_of
 from tests.conftest import Cli
@@ -378,3 +386,62 @@ def test_a_topic_as_it_was(cli: Cli, tmp_path: Path, version: int) -> None:
     assert backlog(cli, store, f"{TRIMMED}-restored", "s") >= 0
     cli("--store", store, "store", "undo", "3")
     assert cli("--store", store, "topics", "stats", f"{TRIMMED}-restored").exit_code == 5
+
+
+A_TOPIC = parse_topic("a/b/c")
+COMPACTING = CursorState(EARLIEST, properties={COMPACTED_LEDGER: 9})
+
+
+def test_of_a_topic_that_comes_back_what_is_passed_over_hides_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A replicator of another name, the topic's own cursor that is there again, and a ledger that is in no file, each before a good one."""
+    there = {"/managed-ledgers/a/b/persistent/c/__compaction": SimpleNamespace(value=b"")}
+    monkeypatch.setattr(restore, "find_node", lambda txn, path: there.get(path))
+    monkeypatch.setattr(restore, "lost_text", lambda returning: "")
+    cursor = SimpleNamespace(state=CursorState(EARLIEST), problem="")
+    then = SimpleNamespace(
+        name=parse_topic("a/b/then"),
+        gone_ms=1,
+        ends={},
+        cursors=dict.fromkeys(("pulsar.repl.west", "__compaction", "sub"), cursor),
+        infos=[LedgerInfo(3, 1, 1), LedgerInfo(4, 1, 1)],
+    )
+
+    def take(ledger_id: int, claims: object, last: object) -> SimpleNamespace:
+        if ledger_id == 3:
+            raise LedgerNotFound("3 is in no file")
+        return SimpleNamespace(entries=2, metadata=SimpleNamespace(length=9), written_ms=7)
+
+    made = SimpleNamespace(_txn=None, _warnings={}, _put_cursor=lambda *of: None, _take=take)
+    cursors = restore.TopicRestorer._cursors(made, then, SimpleNamespace(name=A_TOPIC), {}, {})
+    assert [name for name, _ in cursors] == ["sub"]
+    said: list[str] = []
+    returned = [*restore.TopicRestorer._returning(made, then, A_TOPIC, {}, said, {})]
+    assert returned == [(4, LedgerInfo(4, 2, 9, 7))]
+    assert said == ["3 is in no file"]
+
+
+def test_nothing_comes_back_to_which_nothing_would_point(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A compacted ledger that lost entries, and the first of a schema's two ledgers of which the second is in no file."""
+
+    first, second = (IndexEntry(number, Position(7 + number, 0), b"") for number in range(2))
+    schema = encode_schema_locator(SchemaLocator(second, (first, second)))
+
+    class Made(restore.TopicRestorer):
+        def __init__(self) -> None:
+            self._steps, self._taken, self._forgotten, self._warnings = {}, set(), {}, {}
+            self._txn, self._past = None, SimpleNamespace(fates={A_TOPIC.schema_path: SimpleNamespace(value=schema)})
+
+        def _take(self, ledger_id: int, claims: object) -> SimpleNamespace:
+            if ledger_id == 8:
+                raise LedgerNotFound("8 is in no file")
+            self._taken.add(ledger_id)
+            self._forgotten[ledger_id] = self._steps[tree_key(ledger_path(ledger_id))] = SimpleNamespace()
+            return SimpleNamespace(ledger_id=ledger_id, entries=1)
+
+    monkeypatch.setattr(restore, "find_node", lambda txn, path: None)
+    monkeypatch.setattr(restore, "lost_text", lambda returning: f"{returning.ledger_id} lost entries")
+    made = Made()
+    assert made._compacted(SimpleNamespace(name=A_TOPIC, first_position=EARLIEST), COMPACTING) == CursorState(EARLIEST)
+    made.add_base(A_TOPIC, A_TOPIC, {})
+    assert (made._steps, made._taken, made._forgotten) == ({}, set(), {})
+    assert [text.split(": ")[-1] for text in made._warnings] == ["9 lost entries", "8 is in no file"]

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from pulsar_admin.store.codec.cursor import PlainCursor
 from pulsar_admin.store.codec.rocksvalue import NodeStat
 from pulsar_admin.store.db.environment import Txn, open_store
 from pulsar_admin.store.db.tree import Node, put_nodes
 from pulsar_admin.store.facts import parts, processes, quiet
 from pulsar_admin.store.facts.cluster import ClusterFacts
-from pulsar_admin.store.facts.quiet import FoundQuiet, Quiet, QuietTopics
+from pulsar_admin.store.facts.quiet import FoundQuiet, Quiet, QuietTopics, _pin_nothing
 from pulsar_admin.store.facts.topics import ReadBudget
 from pulsar_admin.store.model.reader import open_reader
 from pulsar_admin.store.model.topics import count_topics
@@ -135,3 +136,28 @@ def _noting(used: list[str], find: Callable[[FoundQuiet, TopicName], Quiet | Non
         return find(self, name)
 
     return noting
+
+
+def test_ledgers_are_pinned_by_what_is_not_acknowledged() -> None:
+    """Each ledger but the last that some cursor has not passed has an entry that some cursor needs: by every entry."""
+    ledgers = [(1, 2), (2, 2), (3, 0), (4, 1)]
+    parts = [[], [(-1, 0)], [(0, 1)], [(-1, 1)], [(-1, 0), (0, 1)]]
+    cursors = [
+        PlainCursor(at, [*((1, *one) for one in first), *((2, *one) for one in second)])
+        for at in ((0, 9), (1, -1), (1, 0), (1, 1), (2, -1), (2, 0), (2, 1)) for first in parts for second in parts
+        if not (first and at > (1, first[0][0])) and not (second and at > (2, second[0][0]))
+    ]  # fmt: skip
+    for some in (
+        ([one] for one in cursors),
+        ([one, cursors[-1]] for one in cursors),
+        ([one, cursors[40]] for one in cursors),
+    ):
+        for group in some:
+            expected = not any(one.ranges for one in group) or all(
+                any(
+                    (ledger, entry) > one.position and not any(at == ledger and low < entry <= high for at, low, high in one.ranges)
+                    for one in group for entry in range(entries)
+                )
+                for ledger, entries in ledgers[:-1] if entries and any(one.position < (ledger, entries - 1) for one in group)
+            )  # fmt: skip
+            assert _pin_nothing(ledgers, group) == expected, group

@@ -3,6 +3,7 @@
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,6 +17,8 @@ from pulsar_admin.store.db.environment import Txn, open_store
 from pulsar_admin.store.db.files import METADATA_FILE_ID, Damage, put_damage
 from pulsar_admin.store.db.tree import find_node, iter_paths, put_nodes, read_node, tree_key
 from pulsar_admin.store.facts import vanished
+from pulsar_admin.store.history import servers
+from pulsar_admin.store.history.versions import Flaw, Version
 from pulsar_admin.store.model.cursors import COMPACTION_CURSOR
 from pulsar_admin.store.model.ledgers import find_metadata
 from pulsar_admin.store.names import Position, parse_topic
@@ -603,3 +606,14 @@ def test_a_ledger_whose_place_is_unknown_is_not_put_back(why: str, cli: Cli, tmp
     refused = cli("--store", store, "ledgers", "restore", dropped).ends(3, why)
     assert ("close it with: bookkeeper shell" in refused.stderr) is (why == "it is not closed")
     assert "ledgers restore" not in str([row["mend"] for row in told_of(cli, store, "leaked-topic-ledgers")])
+
+
+def test_the_last_value_of_what_was_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = [
+        Flaw(Path("log.1"), "damaged"),
+        *(Version("p", 1, 2, None, "set", value, 0) for value in (b"a", b"b", None)),
+    ]
+    monkeypatch.setattr(servers, "find_servers", lambda sources: ())
+    monkeypatch.setattr(servers, "iter_versions", lambda *of: said)
+    reader = SimpleNamespace(txn=SimpleNamespace(store=SimpleNamespace(info=SimpleNamespace(sources=()))))
+    assert vanished._last_values(reader, ["p"]) == {"p": b"b"}

@@ -4,9 +4,12 @@ import struct
 from collections import Counter
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from pulsar_admin.store.engine.slices import Cut, plan_slices
+from pulsar_admin.store.names import parse_topic
+from pulsar_admin.store.scan import typed_values
 from pulsar_admin.store.scan.operations import ReadEntries, ReadMessages
 from pulsar_admin.store.scan.sources import source_files
 from tests.worlds import world
@@ -38,3 +41,19 @@ def test_an_offset_alone_is_read() -> None:
     every = {row for batch in ReadEntries(columns=("offset",)).run(piece) for row in batch.column(0).to_pylist()}
     assert found
     assert found < every
+
+
+def test_values_that_their_schema_does_not_have() -> None:
+    decimal = typed_values._decimal({"precision": 3, "scale": 1}).convert
+    for convert, value, text in (
+        (typed_values._integer(8), 128, "128 is not a number of 8 bits"),
+        (typed_values._integer(8), -129, "-129 is not a number of 8 bits"),
+        (decimal, "x", "'x' is not a decimal number"),
+        (decimal, "1" * 50, "has more than 3 digits"),
+        (decimal, "123.4", "123.4 does not fit a decimal of 3 digits"),
+        (decimal, "1.25", "1.25 does not fit a decimal of 3 digits"),
+    ):
+        with pytest.raises(ValueError, match=text):
+            convert(value)
+    keys = {"key": pa.array(["a", "_"]), "keyEncoded": pa.array([False, True])}
+    assert typed_values._key_bytes(pa.RecordBatch.from_pydict(keys), parse_topic("a/b/c")).to_pylist() == [b"a", b"_"]

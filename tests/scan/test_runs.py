@@ -62,3 +62,13 @@ def test_what_is_not_in_order_or_damaged_is_not_cut() -> None:
     rows[5]["flags"] |= BAD_DIGEST
     assert _cut(rows) is None
     assert _cut(rows[:5]).dtype == RUN  # type: ignore[union-attr]
+
+
+def test_an_entry_that_is_there_twice_is_no_ascending_run() -> None:
+    from pulsar_admin.store.scan.runs import _cut
+
+    rows = np.zeros(3, RECORD)
+    rows["ledger_id"], rows["entry_id"] = 5, (0, 1, 1)
+    assert _cut(rows) is None
+    rows["entry_id"] = (0, 1, 2)
+    assert _cut(rows) is not None

@@ -4,9 +4,10 @@ import shutil
 from pathlib import Path
 
 import pytest
+from pyarrow import fs
 
 from pulsar_admin.store.errors import InvalidValue, SourceNotFound
-from pulsar_admin.store.scan.sources import source_files
+from pulsar_admin.store.scan.sources import list_prefix, source_files
 from tests.shapes import logs
 
 
@@ -71,3 +72,14 @@ def test_a_file_is_itself_whatever_its_name_is_and_comes_once(bookies: Path) -> 
     (bookies / "a #1").mkdir()
     shutil.copy(logs() / "0.log", bookies / "a #1" / "%20.log")
     assert [path for path, _, _ in source_files([url])] == [url]
+
+
+def test_current_is_looked_into_where_it_is_a_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "pulsar_admin.store.scan.sources.file_system_of", lambda url: (fs.LocalFileSystem(), str(tmp_path))
+    )
+    (tmp_path / "current").write_bytes(b"x")
+    assert [one[:3] for one in list_prefix("s3://x")] == [("current", "s3://x/current", 1)]
+    (tmp_path / "current").unlink()
+    (tmp_path / "current" / "locations").mkdir(parents=True)
+    assert [(one.name, one.size_bytes) for one in list_prefix("s3://x")] == [("locations", None)]

@@ -1,7 +1,9 @@
 """Whose directory is whose, and in which order the files of a bookie were written."""
 
+import os
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -230,3 +232,28 @@ def test_one_directory_too_many_is_no_index_directory_of_a_bookie_that_has_none_
     assert storage.index == storage.logs
     with pytest.raises(Refused, match="2 ledger directories given for bookie b:3181"):
         find_bookie(parse_bookie(",".join(str(tmp_path / name) for name in ("ledgers", "journal", "old"))))
+
+
+def test_a_directory_that_is_deleted_while_a_bookie_is_looked_for_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "gone").mkdir()
+    listed = os.scandir
+
+    def scandir(path: Any) -> Any:
+        if str(path).endswith("gone"):
+            raise FileNotFoundError(2, "No such file or directory", str(path))
+        return listed(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    with pytest.raises(SourceNotFound, match="is not a bookie's directory"):
+        find_bookie(parse_bookie(str(tmp_path)))
+
+
+def test_ledgers_of_a_bookie_begin_at_0(monkeypatch: pytest.MonkeyPatch) -> None:
+    from pulsar_admin.store.sources import index_places
+
+    keys = [number.to_bytes(8, "big", signed=True) for number in (0, -1, 5)]
+    rows = [(key, b"") for key in (*keys, b"short", keys[2] + b"longer")]
+    monkeypatch.setattr(index_places, "open_for_reading", lambda database, problems: nullcontext(rows))
+    assert index_places.read_ledger_ids(Path(), []).tolist() == [0, 5, 5]

@@ -7,6 +7,7 @@ import pytest
 
 from pulsar_admin.store.db.tree import Node
 from pulsar_admin.store.errors import InvalidValue, Refused, SourceChanged, SourceNotFound
+from pulsar_admin.store.sources.cluster import open_metadata
 from pulsar_admin.store.sources.ensemble import Client, LiveEnsemble, is_address, parse_address, read_client
 from tests.deep import deep_but_for
 from tests.fake_zookeeper import FakeZooKeeper, Znode
@@ -112,3 +113,23 @@ def test_how_to_log_in_is_in_a_file(tmp_path: Path) -> None:
         file.write_text(text)
         with pytest.raises(InvalidValue, match=r"client\.toml"):
             read_client(file)
+
+
+def test_any_part_of_tls_turns_it_on() -> None:
+    from pulsar_admin.store.sources.ensemble import _login_arguments
+
+    assert "use_ssl" not in _login_arguments(Client())
+    for login in (Client(ca="ca"), Client(certificate="certificate"), Client(key="key")):
+        assert _login_arguments(login)["use_ssl"] is True
+
+
+def test_an_ensemble_that_gave_no_ledger_id() -> None:
+    with FakeZooKeeper({}) as server:
+        assert LiveEnsemble(parse_address(server.address), Client(timeout_seconds=5)).next_ledger_id() is None
+
+
+def test_a_file_is_no_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("zk:2181").touch()
+    with pytest.raises(SourceNotFound, match="neither a directory nor"):
+        open_metadata("zk:2181")

@@ -24,7 +24,7 @@ from pulsar_admin.store.errors import MetadataCorrupt, SourceNotFound, StoreErro
 from pulsar_admin.store.model.nodes import decode_structure, structure_of
 from pulsar_admin.store.names import topic_of_path
 from pulsar_admin.store.sources.nodes import find_metadata
-from pulsar_admin.store.sources.zookeeper import is_zookeeper, read_snapshot
+from pulsar_admin.store.sources.zookeeper import is_zookeeper, iter_unread_logs, read_snapshot
 from tests.conftest import Cli
 from tests.deep import deep_but_for
 from tests.history.files import linked, unpack_zookeeper
@@ -494,3 +494,9 @@ def test_nodes_that_only_hold_others_have_no_structure(unpacked: Path, tmp_path:
 def test_what_begins_as_a_node_and_is_none_is_lost(node: bytes) -> None:
     salvaged = salvage_snapshot(bytes(HEADER.size) + node)
     assert (salvaged.nodes, salvaged.newest_zxid, salvaged.lost_bytes) == ({}, 0, len(node))
+
+
+def test_a_compressed_log_counts_after_the_base_and_up_to_the_end(tmp_path: Path) -> None:
+    for zxid in (5, 6, 7):
+        (tmp_path / f"log.{zxid}.gz").touch()
+    assert [text.split()[0] for text in iter_unread_logs(tmp_path, 5, 6)] == [str(tmp_path / "log.6.gz")]

@@ -14,6 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from pulsar_admin.store.errors import NotWritable
+from pulsar_admin.store.tables.folder import Folder
 from tests.altering import flip
 from tests.conftest import Cli, CliResult
 from tests.stores import imported
@@ -329,3 +331,13 @@ def test_a_run_on_damaged_iceberg_tables_adds_nothing(
     for path, data in whole.items():
         path.write_bytes(data)
     assert cli(*words, "--only", "entries").exit_code == 0
+
+
+def test_a_file_of_tables_that_cannot_be_read_is_not_absent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: str) -> int:
+        raise PermissionError(13, "Permission denied")
+
+    assert Folder(str(tmp_path)).read("manifest.json") is None
+    monkeypatch.setattr("pulsar_admin.store.files.open_regular", refuse)
+    with pytest.raises(NotWritable, match=r"cannot read .*Permission denied"):
+        Folder(str(tmp_path)).read("manifest.json")

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+import numpy as np
 import pytest
 from msgspec.structs import replace
 
@@ -15,6 +16,7 @@ from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.db.tree import read_node
 from pulsar_admin.store.errors import InvalidValue, MetadataCorrupt, StoreError
 from pulsar_admin.store.names import Position, parse_topic
+from pulsar_admin.store.tables.entries import senders
 from pulsar_admin.store.tables.rows import iter_ledgers
 from tests.conftest import Cli
 from tests.stores import copied, imported, put_node, read_rows
@@ -144,3 +146,11 @@ def test_a_schema_that_cannot_be_read_hides_no_other(cli: Cli, tmp_path: Path, d
     avro = [{"topic": "persistent://public/default/avro", "version": at, "unread": at == 0} for at in (0, 1)]
     others = [row for row in before[1:] if row["topic"] != avro[0]["topic"]]
     assert (answer.exit_code, answer.json) == (1, sorted(others + avro, key=lambda row: (row["topic"], row["version"])))
+
+
+def test_producers_that_are_no_text_and_empty_ones() -> None:
+    # The size of MessageMetadata, then its fields 1, 2 and 3.
+    first, second = b"\0\0\0\x07\x0a\x01\xff\x10\x05\x18\x01", b"\0\0\0\x06\x0a\x00\x10\x06\x18\x01"
+    data = np.frombuffer(first + second, np.uint8)
+    producers, sequences = senders(data, np.array([0, len(first)]), np.array([len(first), len(data)]))
+    assert (producers.to_pylist(), sequences.tolist()) == (["\ufffd", ""], [5, 6])
