@@ -12,6 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 import pulsar_admin as pa
+from pulsar_admin.store.codec.cursor import CursorInfo, encode_cursor_info
 from pulsar_admin.store.codec.digest import DigestType
 from pulsar_admin.store.codec.entry import Entry, decode_entry
 from pulsar_admin.store.codec.ledgermetadata import LedgerMetadata, LedgerState, Segment, closed_ledger, ledger_path
@@ -28,7 +29,7 @@ from pulsar_admin.store.model.coverage import (
     read_open_end,
 )
 from pulsar_admin.store.model.ledgers import Ledger, iter_ledger_ids, missing_ranges, read_ledger
-from pulsar_admin.store.names import parse_topic
+from pulsar_admin.store.names import Position, parse_topic
 from tests.conftest import Cli
 from tests.cures.curing import diagnoses, put_values, run_printed
 from tests.deep import deep_but_for
@@ -450,6 +451,14 @@ def test_a_cursor_whose_ledger_is_not_seen_is_not_called_lost(tmp_path: Path, cl
     assert [row["where"] for row in cli(*run, *over).json_lines] == [f"{topic} audit"]
     lose_nodes(tmp_path / "s", topic.cursor_path("audit"))
     assert cli(*run, *over).json_lines == []
+    compacted = parse_topic("acme/orders/compacted")
+    put_values(
+        tmp_path / "s", {compacted.cursor_path("__compaction"): encode_cursor_info(CursorInfo(99, Position(66, -1)))}
+    )
+    (view,) = cli(*run, "doctor", "--code", "compacted-view-unfit", "-o", "jsonl").json_lines
+    assert "may still be referenced" in view["message"]
+    status = cli(*run, "compaction", "status", compacted, "-o", "json").json
+    assert not any("that nothing references" in one for one in status["problems"])
     key = cli(*run, "compaction", "explain", "acme/orders/compacted", "--key", "k0003")
     assert (key.exit_code, "no message has the key" in key.stderr) == (1, False)
 

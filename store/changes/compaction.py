@@ -47,6 +47,7 @@ from pulsar_admin.store.db.environment import Store, Txn
 from pulsar_admin.store.db.owners import find_owners
 from pulsar_admin.store.db.tree import decode_node, find_node, tree_key
 from pulsar_admin.store.errors import Refused
+from pulsar_admin.store.model.broken_beside import unseen_position
 from pulsar_admin.store.model.compacted_view import CompactedView, find_compaction_cursor
 from pulsar_admin.store.model.cursors import COMPACTION_CURSOR, Cursor, Extent
 from pulsar_admin.store.model.reader import EntryReader, open_reader
@@ -139,13 +140,15 @@ def plan_attach(reader: EntryReader, name: TopicName, ledger_id: int, now_ms: in
         subscription=COMPACTION_CURSOR,
         before=before,
         after={"markDeletePosition": str(view.horizon), "compactedLedger": ledger_id},
-        warnings=tuple(_attach_warnings(txn, topic, view)),
+        warnings=tuple(_attach_warnings(txn, topic, cursor, view)),
     )
     step = _cursor_step(txn, topic, cursor, view.horizon, ledger_id, now_ms)
     return Plan(_ATTACH, txn.id, (step,), (part,))
 
 
-def _attach_warnings(txn: Txn, topic: Topic, view: CompactedView) -> Iterator[str]:
+def _attach_warnings(txn: Txn, topic: Topic, cursor: Cursor | None, view: CompactedView) -> Iterator[str]:
+    if cursor is not None and (unseen := unseen_position(txn, cursor)):
+        yield f"{unseen}; it may name another compacted ledger"
     if topic.ids and view.horizon.ledger_id < topic.ids[0] and not _is_followed_by(txn, view.horizon, topic.ids[0]):
         yield (
             f"what the topic had between {view.horizon} and {topic.at_rank(0)} is gone: a key that was changed or "

@@ -29,6 +29,7 @@ from pulsar_admin.store.db.owners import find_owners
 from pulsar_admin.store.errors import EntryCorrupt, LedgerNotFound, MetadataCorrupt, Refused, StoreError
 from pulsar_admin.store.model import ledgers
 from pulsar_admin.store.model.broken import find_missing
+from pulsar_admin.store.model.broken_beside import unseen_position
 from pulsar_admin.store.model.compacted_view import (
     CompactedView,
     compacted_where,
@@ -212,6 +213,8 @@ def read_status(reader: EntryReader, topic: Topic, leaked: tuple[LeakedLedger, .
     if ledger_id is not None and horizon is not None:
         facts, more = _ledger_facts(reader, topic, ledger_id, horizon)
         problems += more
+    if cursor is not None and unseen_position(reader.txn, cursor):
+        leaked = ()  # it may name any of them
     if leaked is None:
         leaked = find_leaked(reader.txn, topic)
     problems += (f"ledger {row.ledger_id}: a compacted ledger of this topic that nothing references" for row in leaked)

@@ -23,6 +23,7 @@ from pulsar_admin.store.errors import Refused, StoreError
 from pulsar_admin.store.facts import Unknown
 from pulsar_admin.store.history.servers import iter_logged
 from pulsar_admin.store.model.broken import NOT_SEEN, find_missing
+from pulsar_admin.store.model.coverage import absent_of
 from pulsar_admin.store.model.cursors import COMPACTION_CURSOR, iter_cursor_names, read_cursor
 from pulsar_admin.store.model.ledger_owners import claimed_paths, loose_of
 from pulsar_admin.store.model.ledgers import find_ledger, find_metadata, sorted_ledger_ids
@@ -67,7 +68,7 @@ class DetachedView(Struct, frozen=True):
     """A compacted ledger that its topic no longer names, although the topic names no other one.
 
     ``unfit``: why a broker's readers would not get the whole view if the topic named it again; "" if they would. ``absent``: bookies that
-    are not imported and should have all its missing entries.
+    are not imported and should have all its missing entries, or, if the topic ``may_name_it``, the newest state of its compaction's cursor.
     """
 
     name: TopicName
@@ -76,6 +77,7 @@ class DetachedView(Struct, frozen=True):
     bytes: int
     unfit: str
     absent: tuple[str, ...] = ()
+    may_name_it: bool = False
 
 
 class VanishedSchema(Struct, frozen=True):
@@ -308,7 +310,11 @@ def _detached(reader: EntryReader, orphans: Iterable[_LedgerOfGoneNode]) -> Iter
         if one.name and one.component == claims.COMPACTED_COMPONENT and one.entries:
             detached[one.name].append(one)
     for name, ledgers in detached.items():
-        if not has_row(reader.txn, name.path) or _has_view(reader, name):
+        if not has_row(reader.txn, name.path) or (unseen := _view_unseen_on(reader, name)) is None:
+            continue
+        if unseen:
+            for one in ledgers:
+                yield DetachedView(name, one.ledger_id, one.entries, one.bytes, "its topic may name it", unseen, True)
             continue
         from pulsar_admin.store.compaction.status import unfit_text  # a store without such a ledger needs none of it
 
@@ -337,13 +343,16 @@ def keys_of_view_alone(reader: EntryReader, view: DetachedView) -> tuple[str, ..
     return Unknown("there is too much to read") if dropped is None else dropped.of_view
 
 
-def _has_view(reader: EntryReader, name: TopicName) -> bool:
-    """Whether the topic names a compacted ledger, or may name one."""
+def _view_unseen_on(reader: EntryReader, name: TopicName) -> tuple[str, ...] | None:
+    """Return the bookies that are not imported and may have what names a compacted ledger of the topic; None if it names one, or its
+    cursor cannot be read."""
     if not has_row(reader.txn, name.cursor_path(COMPACTION_CURSOR)):
-        return False
+        return ()
     try:
         cursor = read_cursor(reader.txn, reader, read_topic(reader.txn, name), COMPACTION_CURSOR)
     except StoreError:
-        return True
+        return None
     ledger_id = cursor.state.properties.get(COMPACTED_LEDGER)
-    return ledger_id is not None and any(one.kind is OwnerKind.COMPACTED for one in find_owners(reader.txn, ledger_id))
+    if ledger_id is not None and any(one.kind is OwnerKind.COMPACTED for one in find_owners(reader.txn, ledger_id)):
+        return None
+    return absent_of(reader.txn, cursor.info.cursors_ledger_id) if cursor.is_incomplete else ()

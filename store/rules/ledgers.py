@@ -195,7 +195,7 @@ def _detached_views(facts: ClusterFacts) -> Iterator[Evidence]:
     Severity.WARNING,
     "A compacted ledger without a reference is incomplete for readers",
     "It was never closed, because its compaction did not finish, or some of its entries are lost. The topic has no "
-    "other compacted view.",
+    "other compacted view. A note if bookies that are not imported may have these entries, or its reference.",
     "Serves compacted reads only from the topic's own ledgers. Nobody deletes the compacted ledger.",
     "pulsar-admin ledgers entries {ledgerId}",
     "No command completes it: look at its entries, and import the bookies that have the rest. If the topic's own "
@@ -206,10 +206,12 @@ def _unfit_views(facts: ClusterFacts) -> Iterator[Evidence]:
     for view in facts.vanished.views:
         if view.absent:
             names, are = ", ".join(view.absent), plural(len(view.absent), "is", "are")
-            unknown = (
-                f"is no longer referenced; the entries that it lacks here should be on {names}, which {are} not "
-                "imported"
+            what = (
+                "may still be referenced: the newest state of `__compaction`"
+                if view.may_name_it
+                else "is no longer referenced; the entries that it lacks here"
             )
+            unknown = f"{what} should be on {names}, which {are} not imported"
             look = f"pulsar-admin store add bookie {shell_word(view.absent[0])}=DIR"
             yield replace(_of_view(view, unknown, {}), severity=Severity.NOTE, mend=look)
         elif view.unfit:

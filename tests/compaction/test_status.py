@@ -21,7 +21,7 @@ from pulsar_admin.store.db.environment import Store, Txn, open_store
 from pulsar_admin.store.db.tree import find_node, put_nodes
 from pulsar_admin.store.errors import EntryCorrupt
 from pulsar_admin.store.facts import Unknown
-from pulsar_admin.store.facts.vanished import DetachedView, _has_view, keys_of_view_alone
+from pulsar_admin.store.facts.vanished import DetachedView, _view_unseen_on, keys_of_view_alone
 from pulsar_admin.store.model.compacted_view import find_compacted_view
 from pulsar_admin.store.model.ledgers import find_metadata
 from pulsar_admin.store.model.reader import open_reader
@@ -83,7 +83,7 @@ def test_a_cursor_and_a_topic_that_cannot_be_read_leave_their_view_unknown(
 ) -> None:
     path, name = _store(tmp_path), parse_topic(TOPIC)
     put_node(path, name.cursor_path("__compaction"), b"\xff\xff")
-    assert read_store(path, lambda reader: _has_view(reader, name))
+    assert read_store(path, lambda reader: _view_unseen_on(reader, name)) is None
     put_node(path, name.path, b"\xff\xff")
     alone = read_store(path, lambda reader: keys_of_view_alone(reader, DetachedView(name, 77, 1, 1, "", ())))
     assert isinstance(alone, Unknown)
