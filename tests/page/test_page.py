@@ -2,24 +2,53 @@
 
 import json
 import re
-from collections import Counter
+from collections import Counter, defaultdict
+from collections.abc import Sequence
 from html.parser import HTMLParser
+from itertools import combinations
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
-from pulsar_admin.page.charts import TILES, Box, fold, squarify
-from pulsar_admin.page.rendering import DARK, FINDINGS_SHOWN, LIGHT, render_page
-from pulsar_admin.page.texts import clipped
-from pulsar_admin.page.values import Page, Share
+from pulsar_admin.columns import size_text
+from pulsar_admin.page.charts import GROUPS, TILES, Bars, Box, Group, bars, fold, squarify, treemap
+from pulsar_admin.page.rendering import (
+    DARK,
+    FINDINGS_SHOWN,
+    LIGHT,
+    at_stake,
+    data,
+    evidence,
+    figure,
+    left_out,
+    namespaces,
+    render_page,
+    time_ends,
+)
+from pulsar_admin.page.texts import age_text, clipped
+from pulsar_admin.page.values import Page, Rest, Share
+from pulsar_admin.store.reports.timeline import Bucket
 from pulsar_admin.visible import clean_text
 from tests.conftest import Cli
 from tests.hostile import FORGED, make_hostile_store
-from tests.page.making import HOSTILE, make_page
+from tests.page.making import HOSTILE, HOUR_MS, NOW_MS, make_page
 from tests.stores import imported
 
 _VOID = {"meta", "link", "input", "br"}
+SUMMED = "size_bytes", "done_bytes", "topics"
+COLUMNS = ("space", "worst", "name", "entries", "size", "ledgers", "subscriptions", "backlog", "oldest", "findings")
+ROW = (
+    "namespace",
+    "name",
+    "entries",
+    "size_bytes",
+    "ledgers",
+    "subscriptions",
+    "backlog_entries",
+    "oldest_ms",
+    "findings",
+)
 
 
 class Parsed(HTMLParser):
@@ -143,17 +172,162 @@ def test_rectangles_are_those_of_the_paper() -> None:
     wanted = [(3, 2), (3, 2), (12 / 7, 7 / 3), (9 / 7, 7 / 3), (6 / 5, 5 / 3), (6 / 5, 5 / 3), (3 / 5, 5 / 3)]
     assert [box.width for box in boxes] == pytest.approx([width for width, _ in wanted])
     assert [box.height for box in boxes] == pytest.approx([height for _, height in wanted])
+    square = [Box(0, 0, 1, 2), Box(1, 0, 1, 1), Box(1, 1, 1, 1)]
+    assert squarify([2, 1, 1], Box(0, 0, 2, 2)) == square
+
+
+def _places(groups: Sequence[Group], room: float) -> list[Box]:
+    """Return the boxes of groups beside each other; what is drawn of each is half a unit smaller all round."""
+    rects = [group.rects[0] for group in groups]
+    places = [Box(x - 0.5, y - 0.5, width + 1, height + 1) for x, y, width, height, *_ in rects]
+    assert sum(place.width * place.height for place in places) == pytest.approx(room)
+    for one, other in combinations(places, 2):
+        wide, high = (min(one[at] + one[at + 2], other[at] + other[at + 2]) - max(one[at], other[at]) for at in (0, 1))
+        assert min(wide, high) < 1e-6
+    return places
+
+
+def test_areas_of_the_treemap_are_bytes() -> None:
+    """The foot of a tile is what no subscription needs; a text ends within its tile, and a box has a head if it has room."""
+    shares = {}
+    for number in range(1, 41):
+        share = Share(f"t{number % 2}", f"s{number % 6}", f"topic-{number}", 1000 * number, 250 * number * (number % 5))
+        done = f", {size_text(share.done_bytes)} needed by no subscription" if share.done_bytes else ""
+        shares[f"{share.tenant}/{share.namespace}/{share.topic}: {size_text(share.size_bytes)}{done}"] = share
+    seen = []
+    tenants = treemap([*shares.values(), Share("t0", "s0", "empty", 0)], 900, 600)
+    for tenant, outer in zip(tenants, _places(tenants, 900 * 600), strict=True):
+        room = (outer.width - 2) * (outer.height - (17 if tenant.texts else 0) - 1)
+        assert bool(tenant.texts) == (outer.height > 51)
+        for space, place in zip(tenant.children, _places(tenant.children, room), strict=True):
+            room = (place.width - 2) * (place.height - (17 if space.texts else 0) - 1)
+            assert bool(space.texts) == (place.height > 42.5 and place.width > 68)
+            boxes = _places(space.children, room)
+            sizes = [shares[tile.title].size_bytes for tile in space.children]
+            assert [box.width * box.height for box in boxes] == pytest.approx(
+                [room * size / sum(sizes) for size in sizes]
+            )
+            for tile, box in zip(space.children, boxes, strict=True):
+                share, (whole, *done) = shares[tile.title], tile.rects
+                seen.append(share)
+                high = whole.height * share.done_bytes / share.size_bytes
+                foot = whole.x, whole.y + whole.height - high, whole.width, high
+                assert [rect[:4] for rect in done] == ([pytest.approx(foot)] if share.done_bytes else [])
+                for x, y, kind, text in tile.texts:
+                    assert text.rstrip("…") in (size_text(share.size_bytes) if kind == "tile-size" else share.topic)
+                    assert (x + 6.4 * len(text) <= box.x + box.width - 3, y < box.y + box.height) == (True, True)
+    assert sorted(share.size_bytes for share in seen) == [1000 * number for number in range(1, 41)]
+
+
+def test_tiles_too_thin_to_be_seen_are_left_out() -> None:
+    shares = [Share("t", "big", "big", 10**9), *(Share("t", "small", f"small-{number}", 1) for number in range(3))]
+    [tenant] = treemap(shares, 300, 200)
+    assert [[tile.title.partition(":")[0] for tile in space.children] for space in tenant.children] == [
+        ["t/big/big"],
+        [],
+    ]
 
 
 def test_small_topics_are_put_together_and_no_byte_is_left_out() -> None:
-    shares = [
-        Share(f"tenant-{number % 9}", f"space-{number % 90}", f"topic-{number}", number * 7, number)
-        for number in range(9000)
-    ]
+    """Topics of 90 namespaces, ten a tenant: those of numbers 66 and above are the 24 largest."""
+    spaces = [(f"tenant-{number % 90 // 10}", f"space-{number % 90}") for number in range(9000)]
+    shares = [Share(*space, f"topic-{number}", number * 7, number) for number, space in enumerate(spaces)]
+    shares.append(Share(*spaces[89], "", 10**9, 1, 7))
     folded = fold(shares)
-    assert len(folded) < TILES + 60
-    for name in ("size_bytes", "done_bytes", "topics"):
-        assert sum(getattr(share, name) for share in folded) == sum(getattr(share, name) for share in shares)
+    largest = [number for number in range(8999, -1, -1) if number % 90 >= 90 - GROUPS]
+    assert [share.topic for share in folded[:TILES]] == [f"topic-{number}" for number in largest[:TILES]]
+    others = {**dict.fromkeys(spaces, ("other tenants", "")), **{space: space for space in spaces[66:90]}}
+    others |= dict.fromkeys(spaces[60:66], ("tenant-6", "other namespaces"))
+    rest: dict[tuple[str, str], list[Share]] = defaultdict(list)
+    for share in shares:
+        if share.topics > 1 or int(share.topic[6:]) not in largest[:TILES]:
+            rest[others[share.tenant, share.namespace]].append(share)
+    sums = {space: [sum(getattr(one, name) for one in some) for name in SUMMED] for space, some in rest.items()}
+    assert {(one.tenant, one.namespace): [getattr(one, name) for name in SUMMED] for one in folded[TILES:]} == sums
+    assert len(folded) == TILES + GROUPS + 2
+    assert {one.topic for one in folded[TILES:]} == {f"{topics:,} more topics" for _, _, topics in sums.values()}
+
+
+def test_the_largest_namespaces_have_a_row_and_all_others_one() -> None:
+    shares = [Share("t", f"s{number % 15}", str(number), number + 1, number % 3, number) for number in range(45)]
+    expected = []
+    for spaces, name in [*(((at,), f"t/s{at}") for at in range(14, 2, -1)), ((0, 1, 2), "3 more namespaces")]:
+        some = [share for number, share in enumerate(shares) if number % 15 in spaces]
+        expected.append((name, *(sum(getattr(share, summed) for share in some) for summed in SUMMED)))
+    assert [*namespaces(shares)] == expected
+    assert len([*namespaces(shares[:12])]) == 12
+
+
+def test_bars_of_a_topic_are_its_buckets() -> None:
+    """Two buckets a bar where there are more than 120 of them: the heights, times and numbers are those of the buckets."""
+    line = make_page().traffic[0]
+    for hours, each in ((120, 1), (121, 2)):
+        buckets = [Bucket(NOW_MS + number * HOUR_MS, 1, number + 1, 1000) for number in (0, 1, 5, hours - 1)]
+        drawn = figure(replace(line, buckets=buckets, messages=hours + 9))
+        (messages, whole, most, label), (sizes, *_) = drawn.charts
+        assert (drawn.width, whole, most) == (f"{each}h", f"{hours + 9} messages", f"{hours} messages")
+        assert label == f"messages of t/n/orders per {each}h: {whole} in all, at most {most}"
+        expected = Counter[int]()
+        for bucket in buckets:
+            expected[(bucket.time_ms - NOW_MS) // HOUR_MS // each] += bucket.messages
+        assert {index: count for index, count in enumerate(messages.counts) if count} == expected
+        assert (len(messages.counts), sum(sizes.counts)) == (-(-hours // each), 4000)
+        assert messages.width_ms == each * HOUR_MS
+    assert figure(line).said == "1 entry outside this time"
+    assert figure(replace(line, buckets=(), missing_entries=2)).charts == ()
+    assert [*time_ends(Bars(NOW_MS, HOUR_MS, [1, 2, 3, 4], "messages"))] == [
+        f"2026-11-21 {hour}:20:00" for hour in ("11", "13", "15")
+    ]
+
+
+def test_bars_are_as_high_as_their_counts() -> None:
+    drawn = [*bars(Bars(NOW_MS, HOUR_MS, [0, 1, 0, 50, 100], "bytes"))]
+    rects = [rect for one in drawn for rect in one.rects]
+    assert [(rect.x, rect.width) for rect in rects] == [pytest.approx((at * 200 + 16, 168)) for at in (1, 3, 4)]
+    assert [(rect.y, rect.height) for rect in rects] == [(63, 1), (32, 32), (0, 64)]
+    assert [one.title for one in drawn][1] == "2026-11-21T14:20:00.000Z: 50 B"
+
+
+def test_rows_of_topics_are_told_by_columns() -> None:
+    page = make_page(("orders", "s" * 70), topics=50)
+    found = data(page)
+    rows = zip(*(found[name] for name in COLUMNS), strict=True)
+    assert [(found["spaces"][space], *row, found["worsts"][worst]) for space, worst, *row in rows] == [
+        (*(getattr(row, name) for name in ROW), clipped(row.worst, 60)) for row in page.topics
+    ]
+    assert found["total"] == 52 + 12
+
+
+@pytest.mark.parametrize(
+    ("age_ms", "text"),
+    [
+        *((0, "0s"), (999, "0s"), (1000, "1s"), (-999, "0s"), (-1000, "in 1s"), (59_999, "59s"), (60_000, "1m")),
+        *((61_999, "1m 1s"), (3_599_999, "59m 59s"), (3_600_000, "1h"), (86_399_999, "23h 59m"), (86_400_000, "1d")),
+        *((1000 * 86_400_000 + 3_600_000, "1,000d 1h"), (-90_000_000, "in 1d 1h")),
+    ],
+)
+def test_ages(age_ms: int, text: str) -> None:
+    assert age_text(age_ms) == text
+
+
+def test_what_is_left_out_is_counted() -> None:
+    assert (
+        left_out(Rest(1, 2, 3, 4, 5), "topic") == "Not shown: 1 topic more, with 2 entries, 3 B, 5 entries of backlog."
+    )
+    assert left_out(Rest(2), "topic") == "Not shown: 2 topics more, with nothing in them."
+    one = make_page().findings[0]
+    many = replace(one, evidence={"where": one.where, "none": None, "no": [], **{f"key{at}": at for at in range(13)}})
+    told, more = evidence(many)
+    assert ([value for _, value in told], more) == ([str(at) for at in range(12)], 1)
+    assert evidence(one)[0] == [
+        *(("topic", "orders"), ("ledger ids", "7, 8"), ("last write", "2026-11-21T11:20:00.000Z")),
+        *(("kept bytes", "2 KiB"), ("ledger id", "1234")),
+    ]
+    assert at_stake([(1, one), (2, one)]) == "2,468 messages, 8 KiB"
+    assert at_stake([(1, replace(one, at_stake_messages=0))]) == "4 KiB"
+    assert at_stake([(1, replace(one, at_stake_messages=0, at_stake_bytes=0))]) == ""
+    assert clipped("x" * 160) == "x" * 160
+    assert clipped("a" * 121 + "b" * 40) == f"{'a' * 120} … {'b' * 40} (161 characters)"
 
 
 def test_hidden_characters_are_seen() -> None:
