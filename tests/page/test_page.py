@@ -2,8 +2,10 @@
 
 import json
 import re
+from base64 import b64encode
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from hashlib import sha256
 from html.parser import HTMLParser
 from itertools import combinations
 from pathlib import Path
@@ -12,7 +14,20 @@ import pytest
 from msgspec.structs import replace
 
 from pulsar_admin.columns import size_text
-from pulsar_admin.page.charts import GROUPS, TILES, Bars, Box, Group, bars, fold, squarify, treemap
+from pulsar_admin.page.charts import (
+    GROUPS,
+    TILES,
+    Bars,
+    Box,
+    Group,
+    bars,
+    fold,
+    ledger_marks,
+    squarify,
+    strip_label,
+    strip_parts,
+    treemap,
+)
 from pulsar_admin.page.rendering import (
     DARK,
     FINDINGS_SHOWN,
@@ -101,7 +116,8 @@ def test_findings_beyond_those_shown_are_counted_by_code() -> None:
 
 
 def test_nothing_is_loaded_and_nothing_is_styled_or_run_beside_the_policy() -> None:
-    parsed = Parsed(render_page(make_page(HOSTILE, topics=300)))
+    page = render_page(make_page(HOSTILE, topics=300))
+    parsed = Parsed(page)
     for tag, name, value in parsed.attributes:
         assert not name.startswith("on"), (tag, name, value)
         assert name != "style"
@@ -109,6 +125,9 @@ def test_nothing_is_loaded_and_nothing_is_styled_or_run_beside_the_policy() -> N
             assert value.startswith("#") or (tag, value) == ("link", "data:,")
     policy = next(value for tag, _, value in parsed.attributes if tag == "meta" and "default-src" in value)
     assert "default-src 'none'" in policy
+    for tag in ("style", "script"):
+        [text] = re.findall(f"<{tag}>(.*?)</{tag}>", page.decode(), re.S)
+        assert f"{tag}-src 'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'; " in policy
     assert "unsafe" not in policy
 
 
@@ -286,6 +305,24 @@ def test_bars_are_as_high_as_their_counts() -> None:
     assert [(rect.x, rect.width) for rect in rects] == [pytest.approx((at * 200 + 16, 168)) for at in (1, 3, 4)]
     assert [(rect.y, rect.height) for rect in rects] == [(63, 1), (32, 32), (0, 64)]
     assert [one.title for one in drawn][1] == "2026-11-21T14:20:00.000Z: 50 B"
+
+
+def test_a_strip_is_as_wide_as_its_entries_and_as_high_as_their_states() -> None:
+    strip = make_page().standings[0].strip
+    twice = replace(strip, cells=(strip.cells[0], *strip.cells), ledger_starts=(0, 4, 12))
+    drawn = [*strip_parts(twice)]
+    places = [{(rect.x, rect.width, rect.y, rect.height) for rect in one.rects} for one in drawn]
+    assert places == [{(0, 500, 0, 26)}, {(500, 250, y, 6.5) for y in (0, 6.5, 13, 19.5)}, {(750, 250, 0, 26)}]
+    assert [one.title.partition(",")[0] for one in drawn] == [
+        *("7:0 to 7:3: 8 entries acknowledged", "7:4 to 7:7: 1 acknowledged one by one"),
+        "8:0 to 8:3: 4 entries unacknowledged",
+    ]
+    assert strip_label(strip) == (
+        "12 entries: 4 acknowledged; 1 acknowledged one by one; 5 unacknowledged; 1 delayed, not yet due; "
+        "1 lost: no client gets it"
+    )
+    assert ledger_marks(twice) == "M0 26.5H1000M0.0 26v5M250.0 26v5M750.0 26v5"
+    assert [ledger_marks(replace(strip, ledger_starts=(0,) * count)).count("v5") for count in (100, 101)] == [100, 0]
 
 
 def test_rows_of_topics_are_told_by_columns() -> None:
