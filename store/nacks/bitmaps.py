@@ -202,11 +202,10 @@ def _classify(lengths: Uint32s, bitmaps: Bytes, offsets: Int64s) -> tuple[Int64s
     """Return the indexes of groups in the run form, in the array form, and in any other; checks lengths and constant
     fields."""
     long_enough = lengths >= _ARRAY_HEADER
-    shortest = np.flatnonzero(lengths >= _RUN_HEADER)
+    shortest = np.flatnonzero(lengths > _RUN_HEADER)
     head = _gather(bitmaps, offsets[shortest], _RUN_FORM)
     run_form = (head["bitmaps"] == 1) & (head["cookie"] == _RUN_COOKIE) & (head["last"] == 0) & (head["flags"] == 1)
     run_form &= lengths[shortest] == _RUN_HEADER + 4 * head["runs"].astype(np.int64)
-    run_form &= head["runs"] > 0
     longest = np.flatnonzero(long_enough)
     wide = _gather(bitmaps, offsets[longest], _ARRAY_FORM)
     array_form = (wide["bitmaps"] == 1) & (wide["cookie"] == _ARRAY_COOKIE) & (wide["containers"] == 1)

@@ -33,7 +33,10 @@ def test_ten_thousand_a_second_for_one_and_five_hours() -> None:
     assert one.buckets == 14_064
     assert one.seed_bytes == 4 * 36_000_000
     assert one.resident_bytes_per_entry <= 0.03
-    assert five.serialized_bytes == pytest.approx(5 * one.serialized_bytes, rel=1e-4)
+    for name in ("serialized_bytes", "resident_bytes", "java_bytes"):
+        assert getattr(five, name) == pytest.approx(5 * getattr(one, name), rel=1e-4)
+    ledgers = calculator.size_tracker(calculator.NackLoad(100_000, 3_600_000, entries_per_ledger=5000), 8)
+    assert ledgers.seed_bytes == 360_000_000 // 5000 * 8192  # 25,600 entries a bucket, of which a ledger has 5,000
 
 
 def test_target_of_one_entry_a_millisecond() -> None:
@@ -56,6 +59,7 @@ def test_sample_leaves_acknowledged_entries_out() -> None:
     assert not (entries % 10 == 0).any()
     assert len(ledgers) == len(entries) == len(times) == pytest.approx(180_000, rel=0.01)
     assert set(ledgers.tolist()) == {0, 1, 2, 3}
+    assert len(calculator.sample_load(calculator.NackLoad(2_000_000, 3_600_000), 8)[0]) == 512_000  # one bucket has more
 
 
 @pytest.mark.parametrize(
@@ -98,5 +102,15 @@ def test_the_java_clients_maps_of_many_ledgers_and_doubled_nacks() -> None:
     one = np.zeros(1, np.int64)
     assert calculator.java_client_bytes(one, one, one, 8) == 544 + 240 + 24
     assert calculator.java_client_bytes(one.repeat(2), one.repeat(2), np.array([1, 2]), 8) == 544 + 240 + 24
+    capacity = 4  # of RoaringBitmap's ArrayContainer, which grows when it is full
+    while capacity < 4096:
+        following = capacity * 2 if capacity < 64 else capacity * 3 // 2 if capacity < 1067 else capacity * 5 // 4
+        following = 4096 if following > 4096 - 4096 // 16 else following
+        for ids, room in ((capacity, capacity), (capacity + 1, following), (following, following)):
+            found = calculator.java_client_bytes(one.repeat(ids), np.arange(ids), one.repeat(ids), 8)
+            assert found == 544 + 240 + -(-(16 + 2 * room) // 8) * 8
+        capacity = following
+    bits = calculator.java_client_bytes(one.repeat(4097), np.arange(4097), one.repeat(4097), 8)
+    assert bits == 544 + 240 + 16 + 8192
     ledgers = np.arange(25)
     assert calculator.java_client_bytes(ledgers, ledgers * 0, ledgers * 0, 8) == 544 + 32 * 12 + 25 * (240 + 24)
