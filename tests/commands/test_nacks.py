@@ -12,11 +12,15 @@ from typing import Any
 import pytest
 
 import pulsar_admin as pa
+from pulsar_admin.store.codec.cursor import CursorInfo
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.db.locks import take_writer_lock
 from pulsar_admin.store.db.nacks import bucket_key, iter_wrong_rows, tracker_id, tracker_key
+from pulsar_admin.store.errors import InvalidValue
+from pulsar_admin.store.names import Position
 from tests.commands.changing import rows_of
 from tests.conftest import Cli
+from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store
 from tests.worlds import assert_unchanged, oracle
 
 PLAIN = "public/default/plain"
@@ -376,6 +380,50 @@ def test_plan_from_a_topic(cli: Cli, demo_store: Path) -> None:
     region = ranks[(int(last[0]), int(last[1]))] - ranks[(mark[0], mark[1])]
     assert found["load"]["nackedShare"] == pytest.approx(len(holes) / region)
     assert [row["precisionBits"] for row in found["precisions"] if row["wanted"]] == [9]
+
+
+def test_what_is_measured_of_a_topic_is_what_its_entries_are(tmp_path: Path) -> None:
+    """Two blocks, a ledger that is lost, one whose entries have no time, and a few more; times to the millisecond."""
+    ledgers = [[Made(CREATED_MS + 10 * n, batch=3) for n in range(1100)], [Made(CREATED_MS, lost=True)] * 4]
+    ledgers += [[Made(0, raw=b"\0\0\0\1no message")] * 5, [Made(CREATED_MS + 20_000 + n, batch=3) for n in range(9)]]
+    acked = (
+        (Position(10, 5), Position(10, 7)),
+        (Position(10, 1025), Position(10, 1030)),
+        (Position(13, 1), Position(13, 2)),
+    )
+    topic = MadeTopic(
+        ledgers, cursors={"s": CursorInfo(-1, Position(10, 4), acked), "none": CursorInfo(-1, Position(10, 4))}
+    )
+    every = [(10 + number, entry) for number, some in enumerate(ledgers) for entry in range(len(some))]
+    holes = [
+        one for one in every[5 : every.index((13, 3))] if not any(low < Position(*one) <= high for low, high in acked)
+    ]
+    times = {(10 + at, entry): one.publish_ms for at in (0, 3) for entry, one in enumerate(ledgers[at])}
+    with pa.open_store(
+        make_store(
+            tmp_path / "store",
+            {
+                PLAIN: topic,
+                "public/default/timeless": MadeTopic([ledgers[2]]),
+                "public/default/at-once": MadeTopic([[Made(CREATED_MS)] * 3]),
+            },
+        )
+    ) as store:
+        for name, waiting in (("s", holes), ("none", []), (None, [])):
+            found = store.topic(PLAIN).measured_nacks(name)
+            rows = zip(found.ledger_ids.tolist(), found.entry_ids.tolist(), found.times_ms.tolist(), strict=True)
+            read = {(ledger, entry): time for ledger, entry, time in rows}
+            assert read == pytest.approx({one: times[one] for one in waiting or every if one in times}, abs=1)
+            kept = sorted(times.values())[11:-11]
+            assert found.entries_per_second == pytest.approx(1000 * (len(kept) - 1) / (kept[-1] - kept[0]), rel=1e-3)
+            share = len(holes) / (every.index((13, 2)) - every.index((10, 4))) if waiting else 1
+            assert (found.holes, found.nacked_share) == (len(waiting), share)
+            assert found.nacked_entries_per_second == found.entries_per_second * share
+            assert (found.entries, found.entries_per_ledger, found.batch_size) == (1118, 1100, 3)
+        once = store.topic("public/default/at-once").measured_nacks()
+        assert (once.entries_per_second, once.nacked_entries_per_second) == (None, None)
+        with pytest.raises(InvalidValue, match="no entry with a time"):
+            store.topic("public/default/timeless").measured_nacks()
 
 
 @pytest.mark.parametrize(
