@@ -70,6 +70,10 @@ def test_ledgers_of_an_unknown_bookie_are_passed_over_one_by_one(cli: Cli, tmp_p
     def given() -> tuple[set[int], list[str]]:
         first, *rows = cli("--store", store, "store", "recover", "--dry-run", "-o", "jsonl").json_lines
         alone = {int(row["resource"].split()[1]) for row in rows if row.get("resource", "").startswith("ledger ")}
+        shown = [row["after"]["witnesses"] for row in rows if "witnesses" in row["after"] and "topic" in row]
+        joined = [texts for one in shown if isinstance(one, dict) for texts in one.values()]
+        assert all(joined)
+        assert any("continues after" in text for texts in joined for text in texts)
         return alone.union(*(row["after"].get("ledgers", ()) for row in rows)), first["warnings"]
 
     before, _ = given()
@@ -127,6 +131,16 @@ def test_a_topic_that_cannot_be_decoded_is_listed_at_level_a(cli: Cli, tmp_path:
     after, said = dry(cli, store, "--level", "A")
     assert (after["level"], after["passedOver"]) == (None, [PLAIN])
     assert (PLAIN in said, "everything that they name exists" in said) == (True, False)
+    others = [
+        f"{PLAIN[:-5]}{name}" for name in "avro batched chunked json steady steady-batched txn-in txn-out".split()
+    ]
+    others += [f"/managed-ledgers/acme/iot/persistent/{name}" for name in ("skewed", "skewed-batched")]
+    spoil(store, *others)
+    warnings = cli("--store", store, "store", "recover", "--level", "A", "--dry-run", "-o", "jsonl").json_lines[0][
+        "warnings"
+    ]
+    told = [path for path in (PLAIN, *others) if any(f"{path}:" in text for text in warnings)]
+    assert (len(told), warnings[-1].split(":")[0]) == (10, "… and 1 more")
 
 
 @deep_but_for((2,), "state", STATES)

@@ -17,7 +17,7 @@ from pulsar_admin.store.codec.ledgermetadata import ledger_path
 from pulsar_admin.store.codec.managedledger import LedgerInfo
 from pulsar_admin.store.codec.schema import IndexEntry, SchemaLocator, encode_schema_locator
 from pulsar_admin.store.db.environment import open_store
-from pulsar_admin.store.db.tree import tree_key
+from pulsar_admin.store.db.tree import read_node, tree_key
 from pulsar_admin.store.errors import LedgerNotFound
 from pulsar_admin.store.history.servers import find_servers
 from pulsar_admin.store.model.reader import open_reader
@@ -33,7 +33,7 @@ from tests.api.test_plans import shown_of
 from tests.conftest import Cli
 from tests.deep import deep_but_for
 from tests.recovery.written import entries_of, writes_of
-from tests.stores import NOW_MS, apply_values, copied, import_standalone, lose_nodes
+from tests.stores import NOW_MS, apply_values, copied, import_standalone, lose_nodes, read_rows
 from tests.worlds import CLUSTER, oracle, scratch_copy, world
 
 DOOMED = "public/default/doomed"  # deleted with its seven closed ledgers and an open one
@@ -125,6 +125,15 @@ def test_in_place_it_is_what_it_was(cli: Cli, tmp_path: Path) -> None:
     assert claims["pulsar/managed-ledger"] == "public/default/persistent/doomed"
     assert cli("--store", store, "-o", "json", "topics", "subscriptions", DOOMED).json == []
     cli("--store", store, "-o", "json", "topics", "undelete", DOOMED).fails(3, "refused")
+
+
+def test_policies_of_a_namespace_come_back_with_its_topics(cli: Cli, tmp_path: Path, damages_stores: None) -> None:
+    store, policies = copied(CLUSTER, "crashed", tmp_path), "/admin/policies/public/default"
+    before = read_rows(store, lambda txn: read_node(txn, policies).value)
+    lose_nodes(store, policies)
+    first, *_ = cli("--store", store, "-o", "json", "topics", "undelete", DOOMED, "--in-place").json
+    assert (first["namespace"], first["after"]) == ("public/default", {"policies": "as they were"})
+    assert read_rows(store, lambda txn: read_node(txn, policies).value) == before
 
 
 @pytest.mark.parametrize("in_place", [True, False])
