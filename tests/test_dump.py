@@ -8,7 +8,7 @@ import random
 import re
 import shutil
 import signal
-from base64 import b64decode
+from base64 import b64decode, b64encode
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -47,7 +47,7 @@ from pulsar_admin.store.scan import messages as scan_messages
 from tests import shapes
 from tests.conftest import Cli
 from tests.stores import NOW_MS, copied, imported, read_rows
-from tests.synthetic import Made, MadeTopic, make_store
+from tests.synthetic import Made, MadeTopic, make_store, message_bytes
 from tests.worlds import CLUSTER, asked_topics, oracle
 
 START_MS = 1_700_000_000_000
@@ -423,7 +423,10 @@ def test_interceptors_go_on_where_the_topic_ends(cli: Cli, tmp_path: Path) -> No
     (tmp_path / "a.jsonl").write_text(cli.on(store, "topics dump public/default/plain --level entries").stdout)
     last = decode_message_entry(list(_entries(store, "public/default/plain"))[-1], "entry").broker
     assert last.index is not None
-    _load(cli, store, tmp_path / "a.jsonl", "--interceptors", "index")
+    there = oracle("small")["topics"]["public/default/plain"]["internal_stats"]
+    before = _load(cli, store, tmp_path / "a.jsonl", "--interceptors", "index")["before"]
+    said = (len(there["ledgers"]), there["numberOfEntries"], there["lastConfirmedEntry"])
+    assert (before["ledgers"], before["numberOfEntries"], before["lastConfirmedEntry"]) == said
     found = [decode_message_entry(raw, "entry").broker for raw in _entries(store, "public/default/plain")]
     assert [entry.index for entry in found if entry] == list(range(last.index + 1 + 300))
     managed = read_rows(store, lambda txn: read_topic(txn, parse_topic("public/default/plain")).managed)
@@ -435,6 +438,26 @@ def _entries(store: Path, name: str) -> Iterator[bytes]:
         topic = read_topic(reader.txn, parse_topic(name))
         for position in topic.iter_positions(topic.first_position):
             yield bytes(reader.read(position.ledger_id, position.entry_id).payload)
+
+
+def test_rows_of_entries_are_what_was_written(cli: Cli, tmp_path: Path) -> None:
+    first = [Made(START_MS), Made(START_MS + 5, START_MS + 7), Made(START_MS + 9, batch=3), Made(0, raw=b"no message")]
+    ledgers = [first, [Made(START_MS + 11)]]
+    path = make_store(tmp_path / "s", {"a/b/t": MadeTopic(ledgers, closed_ms=(START_MS + 50,))})
+    dump = ("--store", path, "topics", "dump", "a/b/t", "--level", "entries")
+    rows = cli(*dump).json_lines
+    for row in rows:
+        made = ledgers[row["ledgerId"] - 10][row["entryId"]]
+        stored = message_bytes(made, row["entryId"])
+        times = row["publishTime"] or 0, row["brokerTime"], row["ledgerTimestamp"]
+        assert times == (made.publish_ms, made.broker_ms, START_MS + 50 if made in first else None)
+        assert (row["messages"], row["size"]) == (made.batch or 1, len(stored))
+        assert row["payload"] == b64encode(stored).decode()
+        assert row["sha1"] == hashlib.sha1(stored).hexdigest()
+    assert len(rows) == 5
+    bare = cli(*dump, "--interceptors", "none").json_lines
+    assert [row["brokerTime"] for row in bare] == [None] * 5
+    assert [row["size"] for row in bare] == [row["size"] - 13 * (row["brokerTime"] is not None) for row in rows]
 
 
 def test_gaps(cli: Cli, tmp_path: Path) -> None:
@@ -782,6 +805,9 @@ def test_parquet_that_names_no_topic(cli: Cli, tmp_path: Path) -> None:
             (tmp_path / "d.parquet").write_bytes(b"PAR1" * 9)
         done = cli("--store", tmp_path / "s", "topics", "load", tmp_path / "d.parquet")
         assert (done.exit_code, said in done.stderr) == (6, True), done.stderr
+    for name in table.schema.names:
+        pq.write_table(table.drop([name]).replace_schema_metadata({"topic": "a/b/c"}), tmp_path / "d.parquet")
+        cli("--store", tmp_path / "s", "topics", "load", tmp_path / "d.parquet").ends(2, f"it has no column {name}")
 
 
 def test_a_directory_that_is_no_dump_is_not_searched(cli: Cli, demo_copy: Path, tmp_path: Path) -> None:

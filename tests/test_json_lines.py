@@ -27,6 +27,9 @@ def test_lines_are_those_of_json(texts: list[str | None], start: int) -> None:
             [[(text or "none", text or "")] * (index % 2) for index, text in enumerate(texts)],
             pa.map_(pa.string(), pa.string()),
         ),
+        "first": pa.array(
+            [[("k", "v")] * (index == start) for index in range(count)], pa.map_(pa.string(), pa.string())
+        ),
         "nothing": pa.array([[]] * count, pa.map_(pa.string(), pa.string())),
         "sha1": pa.array(digests, pa.binary(20)),
         "payload": pa.array([None if text is None else text.encode() for text in texts], pa.binary()),
@@ -43,6 +46,7 @@ def test_lines_are_those_of_json(texts: list[str | None], start: int) -> None:
             "text": text,
             "producer": text,
             "properties": {text or "none": text or ""} if index % 2 else {},
+            "first": {"k": "v"} if index == start else {},
             "nothing": {},
             "sha1": digests[index].hex(),
             "payload": None if text is None else b64encode(text.encode()).decode(),

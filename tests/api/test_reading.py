@@ -165,6 +165,8 @@ with pulsar_admin.open_store({str(demo_store)!r}) as store:
 def test_the_columns_do_not_change_which_messages_of_a_batch_are_read(store: pa.Store, start: str, end: str) -> None:
     found = store.topic("batched").messages(start=start, end=end, columns=["publish_time"])
     assert found.to_arrow().num_rows == int(end[4:]) - int(start[4:]) + 1
+    waiting = store.topic("plain").messages(subscription="holes", columns=["publish_time"]).to_arrow()
+    assert waiting.num_rows == store.topic("plain").stats().subscriptions["holes"].msg_backlog
 
 
 # -- statistics -------------------------------------------------------------------------------------------------------
