@@ -1895,7 +1895,7 @@ CHANGING: list[tuple[dict[str, bytes | Callable[[bytes], bytes] | None], str, in
     ({}, "scalable-topics revoke-permission public/default/s --role r", 0, "Revoked the permissions of role r on topic"),
     ({}, "namespaces set-schema-compatibility-strategy public/default -c ALWAYS_INCOMPATIBLE", 0, ""),
     ({}, "schemas upload public/default/json -f schema.json", 3, "no schema may follow that of persistent://public/"),
-    ({parse_topic("public/default/json").schema_path: b"\xff"}, "topics delete public/default/json", 6, "no SchemaLocator"),
+    ({parse_topic("public/default/json").schema_path: b"\xff"}, "topics delete public/default/json", 6, "schema: --force"),
     ({}, "topics delete public/default/json --force --dry-run", 0, ""),
     ({parse_topic("public/default/plain").path: encode_managed_ledger(ManagedLedger((LedgerInfo(9, 25, 3988), LedgerInfo(18)))),
         ledger_path(9): None}, "ledgers restore 9", 3, "3,988 by its topic's list"),

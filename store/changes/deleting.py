@@ -430,9 +430,10 @@ def _schema_ledgers(txn: Txn, base: TopicName, *, force: bool) -> tuple[int, ...
     node = find_node(txn, base.schema_path)
     try:
         return () if node is None else decode_schema_locator(node.value, node.path).ledger_ids
-    except Corrupt:
+    except Corrupt as error:
         if not force:
-            raise
+            hint = "to delete it without the ledgers of its schema: --force"
+            raise type(error)(error.message, hint=hint, **error.context) from error
         return None
 
 
