@@ -33,7 +33,7 @@ from tests.conftest import Cli
 from tests.crash.killing import killing
 from tests.soundness import assert_sound
 from tests.stores import imported, in_store, narrow_copy, read_rows, write_rows
-from tests.worlds import GOLDEN, assert_unchanged, unpack, world
+from tests.worlds import GOLDEN, assert_unchanged, scratch_copy, unpack, world
 
 ACROSS = "persistent://public/default/across"
 NOW = ("--now", "2026-11-24T00:30:00Z")
@@ -305,6 +305,19 @@ def test_what_is_printed_for_an_altered_node_and_what_follows_from_it_mends_it(
     cli.on(store, "store refresh --dry-run").ends(0, "a refresh reads 1 node from the source again")
     cli.on(store, "store refresh").ends(0, "1 node read from the source again")
     assert not [row for row in cli.rows(store, "doctor") if row["code"] in follow]
+
+
+@pytest.mark.usefixtures("damages_stores")
+def test_new_nodes_of_the_source_are_not_read_with_altered_ones(tmp_path: Path, cli: Cli) -> None:
+    """They follow when their entries are indexed: a kill must not leave metadata without entries."""
+    source, store = scratch_copy("small", "clean", tmp_path), tmp_path / "s"
+    cli.on(store, f"store import standalone {source}").ends(0)
+    shutil.rmtree(source)
+    scratch_copy("small", "crashed", tmp_path).rename(source)
+    row = next(row for row in raw_rows(store) if row.key.startswith(b"/ledgers/cookies/"))
+    alter(store, row, len(row.value) - 1, 0)
+    cli.on(store, "store refresh --dry-run").ends(0, "a refresh reads 1 node from the source again")
+    cli.on(store, "store refresh").ends(0, "altered on the disk: 1 node read from the source again")
 
 
 @pytest.mark.usefixtures("damages_stores")

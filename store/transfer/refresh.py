@@ -710,7 +710,9 @@ def read_altered(txn: Txn, layout: Layout) -> dict[bytes, bytes | None]:
             raise _not_there(txn, key, "it may be a node that was changed in this store")
         if rows[key] is None and not is_whole:
             raise _not_there(txn, key, f"{layout.metadata.name} is damaged")
-    return rows
+    if None in map(rows.get, altered):
+        return rows  # with every node that the store lacks: one of them may have the altered key
+    return {key: rows[key] for key in altered}
 
 
 def _not_there(txn: Txn, key: bytes, why: str) -> IndexCorrupt:
