@@ -345,8 +345,9 @@ class Topic(PolicyPlans):
 
         Times from ``since`` (included) to ``until`` (excluded) on ``clock``, positions from ``start`` to ``end`` (both
         included), one ``key``, at most ``limit``. ``columns`` are described at ``Messages``; other columns are not
-        decoded. ``subscription`` selects its backlog only. ``uncommitted`` includes messages of open and aborted
-        transactions; ``markers`` a broker's own entries. Raises InvalidValue, and when read SubscriptionNotFound.
+        decoded. ``subscription`` selects the entries of its backlog, batches as a whole. ``uncommitted`` includes
+        messages of open and aborted transactions; ``markers`` a broker's own entries. Raises InvalidValue, and when read
+        SubscriptionNotFound.
         """
         window = self._session.window(since, until, start, end, clock=clock, key=key)
         chosen = api_messages.chosen_columns(columns)

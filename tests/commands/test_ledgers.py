@@ -7,7 +7,12 @@ import pytest
 from msgspec.structs import replace
 
 from pulsar_admin.store.codec.cursor import CursorInfo, encode_cursor_info
-from pulsar_admin.store.codec.ledgermetadata import decode_ledger_metadata, encode_ledger_metadata, ledger_path
+from pulsar_admin.store.codec.ledgermetadata import (
+    closed_ledger,
+    decode_ledger_metadata,
+    encode_ledger_metadata,
+    ledger_path,
+)
 from pulsar_admin.store.codec.managedledger import decode_managed_ledger, encode_managed_ledger
 from pulsar_admin.store.codec.schema import IndexEntry, SchemaLocator, decode_schema_locator, encode_schema_locator
 from pulsar_admin.store.db.environment import Txn, open_store
@@ -219,6 +224,16 @@ def test_what_is_referenced_stays(tmp_path: Path, cli: Cli) -> None:
     file.write_text("\n17\nseventeen\n")
     cli.on(path, f"ledgers delete --from-file {file}").ends(2, "line 3: no ledger id: 'seventeen'")
     assert rows_of(path) == before
+
+
+def test_a_ledger_of_another_program_stays(tmp_path: Path, cli: Cli, damages_stores: None) -> None:
+    path = copied("small", "clean", tmp_path)
+    pulsars, topics = {"application": b"pulsar"}, {"pulsar/managed-ledger": b"a/b/persistent/c"}
+    for custom, is_others in (({}, True), (pulsars, True), (topics, True), (pulsars | topics, False)):
+        put_node(path, ledger_path(17), encode_ledger_metadata(closed_ledger("b:1", 0, 0, custom)))
+        refused = cli.on(path, "ledgers delete 17 --dry-run").ends(3, "--force deletes")
+        assert ("other programs may use it" in refused.stderr) == is_others, custom
+    assert cli.on(path, "ledgers delete 17 --force --dry-run").exit_code == 0
 
 
 def test_what_cannot_be_read_could_reference_it(tmp_path: Path, cli: Cli, damages_stores: None) -> None:

@@ -124,6 +124,11 @@ def test_level_b_names_the_topics_of_a_lost_namespace(name: str, cli: Cli, tmp_p
     assert "everything that they name exists" not in said
     whole, _ = dry(cli, store, "--level", "A")
     assert ("leftOut" in whole, whole["topics"]) == (False, len(after["leftOut"]))
+    parts = cli.on(store, "store recover --level A --cluster standalone --dry-run -o jsonl").json_lines
+    (made,) = [part["after"] for part in parts if part.get("namespace") == "acme/iot"]
+    kept = {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1}
+    expected = {"replication_clusters": ["standalone"], "numBundles": 4, "retention": kept, "witness": "defaults"}
+    assert made == expected
 
 
 def test_a_topic_that_cannot_be_decoded_is_listed_at_level_a(cli: Cli, tmp_path: Path) -> None:

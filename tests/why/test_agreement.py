@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from msgspec import Struct, field
 
+from pulsar_admin import open_store as open_api
 from pulsar_admin.store.doctor.why import Reason, why_subscription
 from pulsar_admin.store.model.cursors import read_cursors
 from pulsar_admin.store.model.topics import iter_topics, read_topic
@@ -22,7 +23,7 @@ from tests.stores import imported
 from tests.synthetic import CREATED_MS, Made
 from tests.why.planted import NOW_MS, SUB, TOPIC, Message, Planted, opened, plant
 from tests.why.test_subscription import BESIDE, CAUSES, NOTHING
-from tests.worlds import scratch_copy
+from tests.worlds import oracle, scratch_copy
 
 LOG = f"{TOPIC}-{SUB}__transaction_pending_ack"
 ACK = PendingAckMetadataEntry(pending_ack_op=1, ack_type=0, txnid_most_bits=1, txnid_least_bits=7).SerializeToString()
@@ -138,3 +139,25 @@ def test_every_kind_is_planted() -> None:
     """Each pair of ``SAME`` is met by a fault, so that it is compared where it holds, but for three that other tests plant."""
     others = {"pending-ack-replay-endless", "pending-ack-ledger-lost", "pending-ack-entries-not-served"}
     assert SAME.keys() - FAULTS.keys() == others
+
+
+def test_the_oldest_message_is_what_a_client_read_there() -> None:
+    """Publish time, producer and key; three subscriptions acknowledged some messages of the batch."""
+    rests = []
+    with open_api(imported("small", "clean")) as store:
+        for name, answers in oracle("small")["topics"].items():
+            for subscription in store.topic(name).subscriptions():
+                for reason in store.topic(name).cursor(subscription).why().reasons:
+                    told = reason.evidence.get("oldest")
+                    if told is None:
+                        continue
+                    read = [row for row in answers["messages"] if f"{row[0]}:{row[1]}" == told["position"]]
+                    assert (told["publishTime"], told["producer"]) == (read[0][3], read[0][10])
+                    assert told.get("batchSize") == (len(read) if read[0][2] >= 0 else None)
+                    if "leftInBatch" not in told:
+                        assert told.get("key", "") == read[0][5]
+                        continue
+                    rests.append(subscription)
+                    assert 0 < told["leftInBatch"] < len(read)
+                    assert told["key"] in {row[5] for row in read[: len(read) - told["leftInBatch"] + 1]}
+    assert rests == ["batch-holes", "nacker", "keys"]
