@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 
 PROGRAMS = ("pulsar-admin", "pulsar-admin-offline")
 _JSON = ("json", "jsonl")
-_AGAIN_S = 0.02
+_AGAIN_S = 0.2
+"""Long enough that ``interrupt_again`` has returned on a busy machine: a signal within it would be lost, too."""
 _OFFERED = 3
 _FEW = 12
 """Commands of a group that are listed without sections."""

@@ -49,9 +49,11 @@ def code_of(out: TextIO, path: Path, *words: object) -> int:
 
 
 def read(path: Path, folder: Path, until: float) -> None:
-    """Ask until UNTIL; each answer is a line of a file of the reader's own."""
+    """Ask once, then until UNTIL; each answer is a line of a file of the reader's own."""
     with (folder / f"read-{os.getpid()}").open("w") as file, (folder / f"out-{os.getpid()}").open("w+") as out:
-        while time.monotonic() < until:
+        is_first = True
+        while is_first or time.monotonic() < until:
+            is_first = False
             code = code_of(out, path, "topics", "stats", *TOPICS)
             out.seek(0)
             text = out.read()
