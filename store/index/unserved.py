@@ -6,23 +6,31 @@ This is about the entries that one bookie serves from its own files: another boo
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pulsar_admin.store.codec.ledgermetadata import LEDGERS_ROOT, ledger_id_of_path
+from pulsar_admin.store.aliases import Array
+from pulsar_admin.store.codec.ledgermetadata import LEDGERS_ROOT, ledger_id_of_path, ledger_path
 from pulsar_admin.store.db import unserved
 from pulsar_admin.store.db.blocks import BLOCK_HEADER, FILES, Block, ledger_key, ledger_of_key
-from pulsar_admin.store.db.bookies import iter_imported_bookies
+from pulsar_admin.store.db.bookies import Bookie, iter_imported_bookies
 from pulsar_admin.store.db.copies import has_copies, iter_copies, iter_copy_keys
 from pulsar_admin.store.db.environment import Store, Txn
 from pulsar_admin.store.db.files import FileMode, LogFile, iter_damage, iter_logs
-from pulsar_admin.store.db.tree import iter_paths
+from pulsar_admin.store.db.tree import has_row, iter_paths
 from pulsar_admin.store.errors import IndexCorrupt, StoreError
 from pulsar_admin.store.names import FileKind
-from pulsar_admin.store.sources.index_places import index_state, read_located, read_misled, scanned_logs
-from pulsar_admin.store.sources.journals import iter_entry_ids
+from pulsar_admin.store.sources.index_places import (
+    index_state,
+    read_known_ledgers,
+    read_located,
+    read_misled,
+    scanned_logs,
+)
+from pulsar_admin.store.sources.journals import iter_entry_ids, iter_replayed_ledgers
 
 if TYPE_CHECKING:
     from pyroaring import BitMap64
@@ -48,9 +56,9 @@ def index_unserved(store: Store, txn: Txn, marks: unserved.Marks | None = None, 
     logs = {log.file_id: log for log in iter_logs(txn) if log.mode is not FileMode.OWN}
     starts = {log.file_id: _start(log, marks) for log in logs.values() if log.kind == FileKind.JOURNAL}
     doubted = frozenset(file_id for file_id, start in starts.items() if start != 0)
-    located, unread = _located(store, txn, logs.values(), verify=verify)
+    located, unread, unknown = _located(store, txn, logs.values(), verify=verify)
     if has_copies(txn):
-        found = list(_of_copies(txn, logs, starts, doubted, located))
+        found = list(_of_copies(txn, logs, starts, doubted, located, unknown))
     else:
         found = [*_of_blocks(txn, starts, doubted), *_off_index(txn, logs, located)]
     by_disk: dict[str, list[Found]] = {}
@@ -59,6 +67,8 @@ def index_unserved(store: Store, txn: Txn, marks: unserved.Marks | None = None, 
     left: list[Found] = []
     for disk, rows in by_disk.items():
         journals = [(log, starts[log.file_id]) for log in logs.values() if log.disk == disk and log.file_id in starts]
+        left += (row for row in rows if row[0] in unknown.get(disk, ()))
+        rows = [row for row in rows if row[0] not in unknown.get(disk, ())]
         with suppress(OSError, StoreError):  # the journal is gone by now: unknown how far a start reads it
             left += _without_replayed(store, rows, journals)
     unserved.put_rows(txn, unserved.UNSERVED, left, kept=unread)
@@ -77,9 +87,12 @@ def _index_states(store: Store) -> dict[str, str]:
     return states
 
 
-def _located(store: Store, txn: Txn, logs: Collection[LogFile], *, verify: bool) -> tuple[Located, set[int]]:
-    """Return disk → ledger → entries to which the index of the disk's bookie points, for each disk whose index was read, and the entry
-    logs whose rows of an earlier call stay, as their bookie's index cannot be read any more.
+def _located(
+    store: Store, txn: Txn, logs: Collection[LogFile], *, verify: bool
+) -> tuple[Located, set[int], dict[str, set[int]]]:
+    """Return disk → ledger → entries to which the index of the disk's bookie points, for each disk whose index was read; the entry
+    logs whose rows of an earlier call stay, as their bookie's index cannot be read any more; and disk → ledgers that the bookie
+    does not know, so that it serves nothing of them and replays nothing.
 
     A ledger without metadata counts where the index has it: a recovery may make its metadata.
     Without a journal it is unknown what a start replays. Indexes are read after the files: a running bookie's index
@@ -97,8 +110,12 @@ def _located(store: Store, txn: Txn, logs: Collection[LogFile], *, verify: bool)
     for log in logs:
         if log.kind == FileKind.ENTRY_LOG:
             on_disk.setdefault(log.disk, []).append(log.file_id)
+    held = _held_ledgers(
+        txn, {file_id: disk for disk, files in on_disk.items() if disk in journals for file_id in files}
+    )
     failed: list[Found] = []
     doubted, misled, unread = unserved.read_misled_bookies(txn), set[str](), set[int]()
+    unknown: dict[str, set[int]] = {}
     with_rows = unserved.files_with_rows(txn, unserved.UNSERVED) | unserved.files_with_rows(txn, unserved.FAILING)
     for bookie in iter_imported_bookies(store.info, whole=True):
         if records.get(bookie.bookie_id):
@@ -118,9 +135,46 @@ def _located(store: Store, txn: Txn, logs: Collection[LogFile], *, verify: bool)
             if bookie.bookie_id not in located_rows:
                 unread.update(on_disk[bookie.bookie_id])
                 misled |= doubted & {bookie.bookie_id}
+            if lost := _ledgers_without_rows(txn, bookie, held[bookie.bookie_id]):
+                located_rows[bookie.bookie_id] = {**located_rows.get(bookie.bookie_id, {}), **lost}
+                unknown[bookie.bookie_id] = {*lost}
     unserved.put_misled_bookies(txn, misled)
     unserved.put_rows(txn, unserved.FAILING, failed, kept=unread)
-    return located_rows, unread
+    return located_rows, unread, unknown
+
+
+def _held_ledgers(txn: Txn, disks: Mapping[int, str]) -> dict[str, Array]:
+    """Return disk → ledgers with entries in its entry logs; ``disks``: entry log → disk. In a store of one bookie also
+    those with entries in its journals alone."""
+    import numpy as np
+
+    held = {disk: array("q") for disk in disks.values()}
+    if has_copies(txn):
+        for ledger_id, file_id in iter_copy_keys(txn):
+            if file_id in disks:
+                held[disks[file_id]].append(ledger_id)
+    else:
+        for key in txn.keys("times", b""):
+            with suppress(IndexCorrupt):  # `store check` names it
+                for ledgers in held.values():
+                    ledgers.append(ledger_of_key(key))
+    return {disk: np.unique(np.array(ledgers, np.int64)) for disk, ledgers in held.items()}
+
+
+def _ledgers_without_rows(txn: Txn, bookie: Bookie, held: Array) -> dict[int, BitMap64]:
+    """Return ledger → no entries for those ``held`` ledgers that the metadata has, and that have lost their row in
+    `ledgers`: the bookie answers that it has no such ledger, even if `locations` has the entries (upstream
+    ``HandleFactoryImpl.getReadOnlyHandle``)."""
+    import numpy as np
+
+    with suppress(OSError, StoreError):  # not at hand, or damaged: nobody knows
+        known = read_known_ledgers(bookie)
+        lost = [] if known is None else np.setdiff1d(held, known).tolist()
+        if lost := [one for one in lost if has_row(txn, ledger_path(one))]:
+            from pyroaring import BitMap64
+
+            return {one: BitMap64() for one in {*lost}.difference(iter_replayed_ledgers(bookie, []))}
+    return {}
 
 
 def _start(log: LogFile, marks: unserved.Marks) -> int | None:
@@ -130,7 +184,12 @@ def _start(log: LogFile, marks: unserved.Marks) -> int | None:
 
 
 def _of_copies(
-    txn: Txn, logs: Mapping[int, LogFile], starts: Mapping[int, int | None], doubted: Collection[int], located: Located
+    txn: Txn,
+    logs: Mapping[int, LogFile],
+    starts: Mapping[int, int | None],
+    doubted: Collection[int],
+    located: Located,
+    unknown: Mapping[str, Collection[int]],
 ) -> Iterator[Found]:
     """Yield, with several bookies, the unserved entries of journals that a start skips in part, and of entry logs."""
     if not doubted and not located:
@@ -142,7 +201,7 @@ def _of_copies(
         for file_id, entries in rows:
             indexed = located.get(logs[file_id].disk, {}).get(ledger_id)
             if file_id in doubted or (file_id in suspects and indexed is not None):
-                for other, served in rows:
+                for other, served in () if ledger_id in unknown.get(logs[file_id].disk, ()) else rows:
                     if starts.get(other, 0) == 0 and logs[other].disk == logs[file_id].disk:
                         is_led_to = indexed is None or logs[other].kind != FileKind.ENTRY_LOG
                         entries = entries - (served if indexed is None or is_led_to else served & indexed)

@@ -118,8 +118,8 @@ BOOKIE_RULES.row(
     "entries-not-served",
     Severity.CRITICAL,
     "A bookie has entries that it does not serve",
-    "Its entry logs have them, but its index has no row for them, or one that leads to a damaged record or past the end of a "
-    "log while an older log has a good one: part of the index is lost or outdated, or a log is damaged or cut. Or only "
+    "Its entry logs have them, but its index has no row for them or their ledger, or one that leads to a damaged record or past the "
+    "end of a log while an older log has a good one: part of the index is lost or outdated, or a log is damaged or cut. Or only "
     "its journals have them, before the mark: an entry log, or part of one, is lost. In neither case does a start read them again.",
     f"It answers that it has no such entry, or with the damaged record, which clients refuse. {_ASKED}",
     "pulsar-admin store salvage {disks}",

@@ -38,7 +38,7 @@ from pulsar_admin.store.names import LONG_MAX, FileKind
 from pulsar_admin.store.sources.bookies import read_bookie_directory
 from pulsar_admin.store.sources.rocksdb import is_rocksdb, open_for_reading, open_ranges
 from pulsar_admin.store.sources.rocksopen import file_states, open_links
-from pulsar_admin.store.sources.storage import LOCATIONS, Storage, lost_locations, storages_of
+from pulsar_admin.store.sources.storage import DATABASES, LEDGERS, LOCATIONS, Storage, lost_locations, storages_of
 from pulsar_admin.store.sources.storage import has_database as is_of_database
 
 if TYPE_CHECKING:
@@ -288,8 +288,9 @@ def _is_last(opened: Any, last: bytes, first: bytes, end: bytes) -> bool:  # Any
 def index_state(bookie: Bookie) -> str:
     """Return a digest of the names, sizes and times of a bookie's index files: it changes whenever one is written."""
     indexes, digest = bookie.indexes, blake2b(digest_size=8)
-    databases = (path for index in indexes if is_rocksdb(index / LOCATIONS) for path in (index / LOCATIONS).iterdir())
-    for path in sorted([*databases, *(path for _, path in iter_index_files(indexes))]):
+    databases = (index / name for index in indexes for name in DATABASES if is_rocksdb(index / name))
+    files = (path for database in databases for path in database.iterdir())
+    for path in sorted([*files, *(path for _, path in iter_index_files(indexes))]):
         status = os.stat(path)
         digest.update(f"{path}\0{status.st_size} {status.st_mtime_ns}\0".encode())
     return digest.hexdigest()
@@ -547,3 +548,15 @@ def read_ledger_ids(database: Path, problems: list[str]) -> Array:
         # Rows of ``rebuild-db-ledgers-index`` have longer keys, and flags a negative one.
         keys = (int.from_bytes(key[:_LEDGER_BYTES], "big", signed=True) for key, _ in rows if len(key) >= _LEDGER_BYTES)
         return np.fromiter((key for key in keys if key >= 0), np.int64)
+
+
+def read_known_ledgers(bookie: Bookie) -> Array | None:
+    """Return the ledger ids in the `ledgers` databases beside a bookie's `locations`, unordered; a missing one has no rows, as a start
+    creates it. None if not every index was imported, or is in `.idx` files. Raises MetadataCorrupt, OSError."""
+    import numpy as np
+
+    indexes = bookie.indexes
+    if not indexes or not all(is_rocksdb(index / LOCATIONS) for index in indexes):
+        return None
+    databases = [path for index in indexes if is_rocksdb(path := index / LEDGERS)]
+    return np.concatenate([np.zeros(0, np.int64), *(read_ledger_ids(path, []) for path in databases)])
