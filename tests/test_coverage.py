@@ -463,6 +463,23 @@ def test_a_cursor_whose_ledger_is_not_seen_is_not_called_lost(tmp_path: Path, cl
     assert (key.exit_code, "no message has the key" in key.stderr) == (1, False)
 
 
+def test_what_bookies_may_have_of_open_ledgers_is_unknown_without_any_of_them(tmp_path: Path, cli: Cli) -> None:
+    """Events of topic policies too: no topic has none, and no broker is said to refuse the topic."""
+    run, topic = ("--store", tmp_path / "s"), "public/default/plain"
+    assert (
+        cli(*run, "store", "import", "cluster", "--zookeeper", world(CLUSTER) / "crashed" / "zookeeper").exit_code == 0
+    )
+    read = cli(*run, "topics", "read", "acme/orders/fresh-batched")
+    assert "what ledger 263 may have from entry 0 on not seen" in read.ends(1).stderr
+    ttl = cli(*run, "topics", "get-message-ttl", topic, "-o", "json").fails(6, "metadata-corrupt").error
+    assert "what ledger 249 may have from entry 0 on not seen" in ttl["message"]
+    assert "store add bookie bk0test=DIR,DIR" in ttl["hint"]
+    why = cli(*run, "topics", "why", topic, "-s", "half", "-o", "json").json
+    reasons = {one["code"]: one for one in why["reasons"]}
+    assert (why["held"], "policies-unreadable" in reasons) == (False, False)
+    assert "bk0test=DIR,DIR" in reasons["ttl-unknown"]["command"]
+
+
 def test_a_compacted_view_whose_rest_was_not_imported_is_not_called_lost(one_of_three: Path, cli: Cli) -> None:
     topic, run = "persistent://acme/orders/compacted-single", ("--store", one_of_three)
     (problem,) = cli(*run, "compaction", "status", topic, "-o", "json").json["problems"]

@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar, overload
 
 from msgspec import Struct
 
-from pulsar_admin.store.errors import StoreError
+from pulsar_admin.store.errors import NotSeen, StoreError
 
 __all__ = ["Unknown", "fact", "known"]
 
@@ -52,6 +52,14 @@ class Unknown(Struct, frozen=True):
     def code(self) -> str:
         """The code of the error, "" without one."""
         return "" if self.error is None else self.error.code
+
+    @property
+    def is_unseen(self) -> bool:
+        """Whether a bookie that is not imported may have it."""
+        error: BaseException | None = self.error
+        while error is not None and not isinstance(error, NotSeen):
+            error = error.__cause__
+        return error is not None
 
     @classmethod
     def of(cls, error: StoreError) -> Unknown:

@@ -849,7 +849,8 @@ def read_open_end(txn: Txn, ledger: Ledger) -> OpenEnd | None:
     disks = read_disks(txn)
     held = read_held(txn, ledger.ledger_id, disks) if disks.tells and disks.imported else None
     if held is None:
-        return OpenEnd(confirmed, confirmed, ledger.last_entry_id, "unknown")
+        unseen = () if disks.imported else absent_of(txn, ledger.ledger_id)
+        return OpenEnd(confirmed, confirmed, ledger.last_entry_id, "open" if unseen else "unknown", unseen)
     claims: dict[str, set[int]] = {}
     for bookie, entry_id, _ in read_damaged(txn).get(ledger.ledger_id, ()):
         claims.setdefault(bookie, set()).add(entry_id)

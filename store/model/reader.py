@@ -11,8 +11,9 @@ from pulsar_admin.store.codec.entry import Entry, decode_entry
 from pulsar_admin.store.db.bodies import find_body, has_bodies
 from pulsar_admin.store.db.entry_files import EntryFiles
 from pulsar_admin.store.db.environment import Store, Txn
-from pulsar_admin.store.errors import EntryCorrupt, EntryNotFound
+from pulsar_admin.store.errors import EntryCorrupt, EntryNotFound, NotSeen
 from pulsar_admin.store.model.ledgers import Ledger, find_damage, find_metadata, find_place, is_damaged, read_ledger
+from pulsar_admin.store.names import shell_word
 
 if TYPE_CHECKING:
     from pulsar_admin.store.codec.encryption import PrivateKeys
@@ -149,25 +150,32 @@ class EntryReader:
                 entryId=entry_id,
             )
         lost = ledger.metadata is not None and 0 <= entry_id <= ledger.last_entry_id
-        unseen = self._not_imported(ledger, entry_id) if lost else ""
+        unseen = self._not_imported(ledger, entry_id) if lost else None
         raise EntryNotFound(
-            unseen or f"entry {ledger_id}:{entry_id} is lost: no imported file holds it"
+            unseen.message
+            if unseen is not None
+            else f"entry {ledger_id}:{entry_id} is lost: no imported file holds it"
             if lost
             else f"ledger {ledger_id} has no entry {entry_id}: its last entry is {ledger.last_entry_id}",
-            hint="list the existing entries with: pulsar-admin ledgers entries " + str(ledger_id),
+            hint=unseen.hint
+            if unseen is not None
+            else f"list the existing entries with: pulsar-admin ledgers entries {ledger_id}",
             ledgerId=ledger_id,
             entryId=entry_id,
-        )
+        ) from unseen
 
-    def _not_imported(self, ledger: Ledger, entry_id: int) -> str:
-        """Return in words which bookies should have an entry and are not imported; "" if all are imported."""
+    def _not_imported(self, ledger: Ledger, entry_id: int) -> NotSeen | None:
+        """Return which bookies should have an entry and are not imported; None if all are imported."""
         from pulsar_admin.store.model.coverage import iter_entry_gaps  # what reads whole entries does without
 
         gap = next(iter_entry_gaps(self.txn, ledger, ((entry_id, entry_id),)), None)
         if gap is None or not gap.bookies:
-            return ""
+            return None
         names, are = ", ".join(gap.bookies), "is" if len(gap.bookies) == 1 else "are"
-        return f"entry {ledger.ledger_id}:{entry_id} is not seen: {names}, which may have it, {are} not imported"
+        return NotSeen(
+            f"entry {ledger.ledger_id}:{entry_id} is not seen: {names}, which may have it, {are} not imported",
+            hint=f"import its disks: pulsar-admin store add bookie {shell_word(gap.bookies[0])}=DIR,DIR",
+        )
 
 
 @contextmanager

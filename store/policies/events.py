@@ -12,10 +12,10 @@ from msgspec import Struct, field
 
 from pulsar_admin.store.db.environment import Txn, once
 from pulsar_admin.store.db.tree import find_node
-from pulsar_admin.store.errors import MetadataCorrupt, StoreError
+from pulsar_admin.store.errors import MetadataCorrupt, NotSeen, StoreError
 from pulsar_admin.store.model.cursors import COMPACTION_CURSOR
 from pulsar_admin.store.model.reader import EntryReader
-from pulsar_admin.store.model.topics import Topic, existing_partitions, partition_count, read_topic
+from pulsar_admin.store.model.topics import Topic, existing_partitions, lacks_bookies, partition_count, read_topic
 from pulsar_admin.store.names import EVENTS, NamespaceName, TopicName
 
 Fields = Mapping[str, Any]  # Any: upstream's TopicPolicies, fields by name
@@ -54,6 +54,8 @@ def find_policy_events(txn: Txn, namespace: NamespaceName) -> PolicyEvents | Non
 
 def _read(txn: Txn, namespace: NamespaceName, names: tuple[TopicName, ...]) -> PolicyEvents:
     topics = [read_topic(txn, name) for name in names]
+    for topic in topics if lacks_bookies(txn) else ():
+        _check_end(txn, topic)
     events = PolicyEvents()
     if not any(topic.number_of_entries or _is_compacted(txn, topic.name) for topic in topics):
         return events
@@ -70,6 +72,19 @@ def _read(txn: Txn, namespace: NamespaceName, names: tuple[TopicName, ...]) -> P
             except StoreError as error:  # also if a file is gone: its content is just as unknown
                 raise _unknown(namespace, error) from error
     return events
+
+
+def _check_end(txn: Txn, topic: Topic) -> None:
+    """Raise MetadataCorrupt if an open ledger at the end of ``topic`` may have events on bookies that are not imported."""
+    if not topic.ledgers or not topic.ledgers[-1].is_open:
+        return
+    from pulsar_admin.store.model.broken import find_broken_ledger
+    from pulsar_admin.store.model.coverage import find_absent_bookies
+
+    broken, absent = find_broken_ledger(txn, topic, topic.ledgers[-1]), find_absent_bookies(txn)
+    if broken is not None and absent is not None and (unseen := broken.not_seen()):
+        error = NotSeen(unseen, hint=absent.hint())
+        raise _unknown(topic.name.namespace, error) from error
 
 
 def _is_compacted(txn: Txn, name: TopicName) -> bool:

@@ -465,7 +465,7 @@ def _expiry(facts: SubscriptionFacts) -> dict[str, object]:
 def _not_loaded(facts: SubscriptionFacts) -> Iterator[Evidence]:
     """Upstream 4.0.8: ``BrokerService.getManagedLedgerConfig`` fails, and so does the loading of the topic."""
     policies, namespace = facts.of.policies, facts.of.topic.name.namespace
-    if isinstance(policies, Unknown):
+    if isinstance(policies, Unknown) and not policies.is_unseen:
         yield here(
             f"No broker loads the topic: its policies cannot be read ({policies.why}).",
             {"error": policies.code},
@@ -492,7 +492,14 @@ def _ttl_unknown(facts: SubscriptionFacts) -> Iterator[Evidence]:
     if not facts.pending:
         return
     if isinstance(ttl, Unknown):
-        return  # that is why no broker loads the topic
+        absent = facts.of.absent_bookies
+        if ttl.is_unseen:  # else that is why no broker loads the topic
+            yield here(
+                f"The TTL and the quotas in force are unknown: {ttl.why}.",
+                {"error": ttl.code},
+                "" if absent is None else absent.hint().rpartition(": ")[2],
+            )
+        return
     for fact in (facts.overdue, facts.future_dated, facts.ttl_conflict):
         if isinstance(fact, Unknown):
             yield here(f"The effect of the TTL is unknown: {fact.why}.", {"error": fact.code})
@@ -800,7 +807,7 @@ SUBSCRIPTION_RULES: tuple[Rule[SubscriptionFacts], ...] = (
     ),
     _row("ttl-never", _NOTE, "brokers never expire messages of this cursor, or of this topic", _ttl_never),
     _row("ttl-drops-delayed", _WARNING, "the TTL drops delayed messages before they are due", _ttl_drops_delayed, _STATUS),
-    _row("ttl-unknown", _WARNING, "the times of entries cannot be read", _ttl_unknown),
+    _row("ttl-unknown", _WARNING, "the times of entries, or the policies, cannot be read", _ttl_unknown),
     _row("quota-reached", _WARNING, "the backlog quota is reached", partial(_quota, is_reached=True), _QUOTAS),
     _row("quota-left", _NOTE, "the backlog quota is not reached", partial(_quota, is_reached=False), _QUOTAS),
 )  # fmt: skip
