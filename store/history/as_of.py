@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
+from datetime import tzinfo
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -26,7 +27,7 @@ class Moment(Struct, frozen=True):
         return f"{self.zxid:#x}" if self.time_ms is None else format_time_ms(self.time_ms)
 
 
-def parse_moment(text: str, *, now_ms: int) -> Moment:
+def parse_moment(text: str, *, now_ms: int, tz: tzinfo | None = None) -> Moment:
     """Return the moment in a text: a zxid as ZooKeeper prints it (``0x4a1``), or a time as ``parse_time_point`` reads
     it.
 
@@ -34,7 +35,7 @@ def parse_moment(text: str, *, now_ms: int) -> Moment:
     """
     match = _ZXID.fullmatch(text.strip())
     if match is None:
-        return Moment(time_ms=parse_time_point(text, now_ms=now_ms))
+        return Moment(time_ms=parse_time_point(text, now_ms=now_ms, tz=tz))
     zxid = int(match[1], 16)
     if zxid >= 1 << 63:
         raise InvalidValue(f"zxid {text} is beyond 63 bits", hint="write it as ZooKeeper's tools show it", value=text)
