@@ -150,4 +150,4 @@ def test_what_cannot_take_ledgers_is_refused_and_nothing_is_written(store: Path,
         assert "is in use" in refused(*targets)
     shutil.rmtree(cluster / "bookie0" / "ledgers0" / "current" / "ledgers")
     before = digest_of(cluster)
-    assert "RocksDB" in refused(*targets)
+    assert "has no RocksDB 'ledgers': its bookie keeps no DbLedgerStorage" in refused(*targets)

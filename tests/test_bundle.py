@@ -23,6 +23,7 @@ from pulsar_admin.store.codec.managedledger import decode_managed_ledger, encode
 from pulsar_admin.store.codec.message import decode_message_entry
 from pulsar_admin.store.codec.rocksvalue import NodeStat
 from pulsar_admin.store.db.environment import Store, Txn, open_store
+from pulsar_admin.store.db.files import iter_logs
 from pulsar_admin.store.db.ledger_ids import DELETED as DELETED_LEDGERS
 from pulsar_admin.store.db.ledger_ids import find_deleted
 from pulsar_admin.store.db.tree import Node, find_node, iter_nodes, put_nodes
@@ -38,7 +39,7 @@ from pulsar_admin.store.names import decode_name, parse_topic
 from pulsar_admin.store.transfer import bundle as bundles
 from tests.conftest import Cli
 from tests.deep import deep_but_for
-from tests.stores import copied, imported, write_rows
+from tests.stores import copied, imported, read_rows, write_rows
 
 STATES = [
     ("small", "crashed"),
@@ -104,6 +105,10 @@ def test_a_bundle_gives_the_same_findings(cli: Cli, names: Path, name: str, stat
     for command in (("topics", "list", "public/default"), ("ledgers", "list"), ("ledgers", "orphans")):
         here, away = (cli("--store", one, *command, "-o", "json") for one in (store, there))
         assert len(here.json) == len(away.json)
+    before, after = (
+        [Path(log.origin) for log in read_rows(one, lambda txn: [*iter_logs(txn)])] for one in (store, there)
+    )
+    assert [(path.name, path.parts[1]) for path in before] == [(path.name, back[path.parts[1]]) for path in after]
 
 
 def damage(txn: Txn) -> None:

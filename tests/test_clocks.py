@@ -171,9 +171,12 @@ def test_made_topics_equal_brute_force(tmp_path: Path, seed: int, monkeypatch: A
             assert [[*bucket] for bucket in counted.buckets] == [[k, *v] for k, v in sorted(expected.items())]
             assert counted.entries == len(rows) - untimed
             assert (counted.entries_without_time, counted.missing_entries, counted.entries_outside) == (untimed, 0, 0)
-            if len(rows) > 1:
-                start, end = START_MS + 1_001, START_MS + 13_333
+            stamps = [publish if clock == "publish" or broker is None else broker for publish, broker, *_ in rows]
+            stamps = [at for at, row in zip(stamps, rows, strict=True) if clock != "broker" or row[1] is not None]
+            edges = sorted({START_MS + 1_001, START_MS + 13_333, *sorted(stamps)[:: len(stamps) // 9 + 1]})
+            for start, end in zip(edges, edges[2:], strict=False):
                 part = read_timeline(reader, topic, TimelineOptions(bucket_ms, clock, start, end))  # type: ignore[arg-type]
+                assert part.entries == sum(start <= at < end for at in stamps)
                 assert part.entries + part.entries_outside + part.entries_without_time == len(rows)
 
 

@@ -241,8 +241,9 @@ def test_lost_ledgers_are_mended(tmp_path: Path, damages_stores: None) -> None:
         assert [row.ledger_id for row in store.missing()] == [18]
         assert [row.ledger_id for row in store.missing(9, 18)] == [18]
         assert store.missing(9) == ()
-        with pytest.raises(pa.LedgerNotFound):
-            store.missing(18, 99_999)
+        for ask in (store.missing, store.topic("public/default/plain").forget_ledgers):
+            with pytest.raises(pa.LedgerNotFound):
+                ask(18, 99_999)
         assert store.ledger(18).info().lost == "no-metadata"
         topic = store.topic("public/default/plain")
         answers = (topic.stats, topic.internal_stats, topic.last_message_id, topic.cursor("never").analyze)
