@@ -471,6 +471,9 @@ def test_what_bookies_may_have_of_open_ledgers_is_unknown_without_any_of_them(tm
     )
     read = cli(*run, "topics", "read", "acme/orders/fresh-batched")
     assert "what ledger 263 may have from entry 0 on not seen" in read.ends(1).stderr
+    empty = cli("-q", *run, "topics", "why", "acme/orders/fresh-batched", "-s", "crash-batch").stdout
+    assert "no backlog here: the topic is empty; part of the topic was not imported." in empty
+    assert "more may be written there, from 263:0 on" in " ".join(empty.split())
     ttl = cli(*run, "topics", "get-message-ttl", topic, "-o", "json").fails(6, "metadata-corrupt").error
     assert "what ledger 249 may have from entry 0 on not seen" in ttl["message"]
     assert "store add bookie bk0test=DIR,DIR" in ttl["hint"]

@@ -331,14 +331,14 @@ class SubscriptionFacts:
 
     @fact
     def unseen(self) -> tuple[BrokenLedger, ...]:
-        """The ledgers of the backlog that may have more entries on bookies that are not imported."""
-        if not self.pending:
-            return ()
-        topic, first = self.of.topic, self.pending[0][0]
+        """The ledgers of the backlog, and an open one at its end, that may have more entries on bookies that are not imported."""
+        topic = self.of.topic
+        first = self.pending[0][0] if self.pending else topic.number_of_entries
         return tuple(
             broken
             for broken in self.of.broken
-            if broken.not_seen() and topic.rank(Position(broken.ledger_id, broken.entries)) > first
+            if broken.not_seen()
+            and (broken.unseen_from is not None or topic.rank(Position(broken.ledger_id, broken.entries)) > first)
         )
 
     @fact

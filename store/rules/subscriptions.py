@@ -687,7 +687,8 @@ def _consumed(facts: SubscriptionFacts) -> Iterator[Evidence]:
     text = (
         f"everything up to {topic.last_confirmed} is acknowledged" if topic.number_of_entries else "the topic is empty"
     )
-    yield here(f"{facts.cursor.name} has no backlog: {text}.", _marked(facts))
+    but = "; part of the topic was not imported" if facts.unseen else ""
+    yield here(f"{facts.cursor.name} has no backlog{' here' if but else ''}: {text}{but}.", _marked(facts))
 
 
 _CRITICAL, _WARNING, _NOTE = Severity.CRITICAL, Severity.WARNING, Severity.NOTE
