@@ -523,7 +523,10 @@ def test_entries_of_a_lost_log_come_from_other_bookies(bookie: Path, store: Path
     before, index = _entries(current), _index(bookie)
     for file in (current / "0.log", min(current.glob("*.txn"))):
         file.unlink()
+    (current / "lastId").write_bytes(b"zz\n")  # a bookie then takes the largest id of its logs
     report = salvage()
+    newest = max(int(log.stem, 16) for log in current.glob("*.log"))
+    assert (current / "lastId").read_bytes() == b"%x\n" % newest
     added, locations = report["directories"][0]["added"], report["directories"][0]["locations"]
     after = _entries(current)
     assert after.items() <= before.items()

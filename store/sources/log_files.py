@@ -8,6 +8,7 @@ from __future__ import annotations
 import filecmp
 from array import array
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from itertools import chain, islice
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from msgspec import Struct, field
 
 from pulsar_admin.store.codec import entrylog
 from pulsar_admin.store.codec.bookie import COOKIE_FILE, LAST_ID_FILE, decode_last_id, encode_last_id
+from pulsar_admin.store.errors import MetadataCorrupt
 from pulsar_admin.store.files import create_file, remove_file, rename, replace_like
 
 
@@ -105,5 +107,8 @@ def _logs(current: Path) -> list[Path]:
 
 
 def _last_id(current: Path) -> int:
+    """Return the id in ``lastId``; −1 without a readable one: a bookie then goes by the names of its logs, too."""
     path = current / LAST_ID_FILE
-    return decode_last_id(path.read_bytes(), str(path)) if path.exists() else -1
+    with suppress(MetadataCorrupt, FileNotFoundError):
+        return decode_last_id(path.read_bytes(), str(path))
+    return -1
