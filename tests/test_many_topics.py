@@ -38,6 +38,7 @@ def _spread_over_processes(monkeypatch: pytest.MonkeyPatch) -> list[PackedCells]
     add = CellSpool.add_packed
     monkeypatch.setattr(processes, "MANY_NODES", 1)
     monkeypatch.setattr(listing, "_PART", 4)
+    monkeypatch.setattr(listing, "_TOGETHER", 3)
     monkeypatch.setattr(CellSpool, "add_packed", lambda self, some: (found.append(some), add(self, some)))
     return found
 

@@ -157,6 +157,7 @@ def test_answers_have_that_form() -> None:
     own = {"Change", "ChangeReport", "Plan", "Position"}
     kinds = {name: cls for name in pa.__all__ if isinstance(cls := getattr(pa, name), type)}
     records = {name: cls for name, cls in kinds.items() if issubclass(cls, Struct)}
+    assert all(cls.__struct_config__.frozen for cls in records.values() if issubclass(cls, Answer))
     assert {name for name, cls in records.items() if cls.__repr__ not in (Answer.__repr__, one_line)} == own
     for name, cls in kinds.items():
         if issubclass(cls, tuple):
@@ -198,6 +199,7 @@ def test_an_age_is_what_the_method_calls_it(name: str) -> None:
 def test_hints_of_all_calls_are_in_pythons_words(store: pa.Store, path: Path, cli: Cli) -> None:
     """Functions, methods, plans and what is yielded; a command that runs in the same process names its options."""
     topic, now = store.topic("plain"), "2027-03-01T00:00:00Z"
+    assert hint_in_python("or give --private-key FILE", {}) == "or give open_store(private_keys=FILE)"
     calls: list[tuple[Callable[[], object], str]] = [
         (lambda: pa.open_store(path / "none"), "or name another with path"),
         (lambda: pa.create_store(path), "name a new directory with path"),

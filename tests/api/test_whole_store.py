@@ -74,8 +74,10 @@ def test_what_processes_cannot_read_is_warned_of(source: Path, tmp_path: Path) -
     for log in source.glob("bookkeeper*/current/*"):
         if log.suffix in (".log", ".txn"):
             log.unlink()
-    with pytest.raises(pa.InvalidValue):
-        pa.open_store(made, jobs=-1)
+    with pytest.raises(pa.InvalidValue) as refused:
+        pa.open_store(made, writable=True, jobs=-1)
+    assert "jobs=-1" in str(refused.value)  # its frames, which lead to the store, are alive
+    pa.open_store(made, writable=True).close()
     for jobs in (1, 2):
         with pa.open_store(made, jobs=jobs) as store:
             messages = store.topic(PLAIN).messages(columns=["sha1"])
@@ -199,8 +201,15 @@ def test_metadata_nodes(path: Path) -> None:
         assert {"acme", "public"} <= set(store.nodes("/managed-ledgers"))
         value = store.node("/admin/policies/acme/delayed").value
         assert f'"tickTime":{recorded["tickTime"]}'.encode() in value
-        decoded = store.decoded("/admin/policies/acme/delayed")["value"]
-        assert decoded["delayed_delivery_policies"] == recorded
+        decoded = store.decoded("/admin/policies/acme/delayed")
+        assert decoded["value"]["delayed_delivery_policies"] == recorded
+        node = store.node("/admin/policies/acme/delayed")
+        told = (node.path, node.stat.version, node.stat.created_ms, node.stat.modified_ms, len(node.value))
+        assert tuple(decoded[name] for name in ("path", "version", "created", "modified", "bytes")) == told
+        cursor = store.decoded("/managed-ledgers/public/default/persistent/plain/holes")["value"]
+        told = oracle("small")["topics"][PLAIN]["internal_stats"]["cursors"]["holes"]
+        assert cursor["markDelete"] == told["markDeletePosition"]
+        assert cursor["ranges"] == told["individuallyDeletedMessages"]
         truth = store.decoded("/managed-ledgers/public/default/persistent/plain/half")["truth"]
         assert truth["markDeletePosition"] == str(store.topic(PLAIN).cursor("half").state().mark_delete)
         with pytest.raises(pa.PathNotFound):

@@ -201,6 +201,8 @@ def test_what_is_encrypted_and_cannot_be_told_is_counted(cli: Cli) -> None:
         (("--text", "\udcff", "-i"), "is not text in UTF-8"),
         (("--text", ""), "an empty text is in every message"),
         (("-n", "0"), "0 is not a 64-bit number of 1 or more"),
+        (("-n", "9" * 40), f" {'9' * 40} is not a 64-bit number"),
+        (("-n", "9" * 41), f" {'9' * 40}… is not a 64-bit number"),
     ],
 )
 def test_what_cannot_be_looked_for(options: tuple[str, ...], said: str, cli: Cli) -> None:
