@@ -1,6 +1,7 @@
 """The time wheel against a sorted list: nothing early by a tick or more, nothing late, nothing lost or doubled, over restarts."""
 
 import random
+from collections import Counter
 from itertools import pairwise
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 
 from pulsar_admin.store.db.delayed_entries import DelayedRows, sorted_rows
 from pulsar_admin.store.db.delayed_rules import IndexRules
-from pulsar_admin.store.delayed.waiting import TimeWheel
+from pulsar_admin.store.delayed.waiting import Load, TimeWheel, Waiting
 
 Key = tuple[int, int]
 
@@ -145,3 +146,20 @@ def test_next_window_is_loaded_before_it_is_needed() -> None:
     assert loads == [0, 1000]
     assert [found.tick_ms for found in wheel.advance(1100)] == [1100]
     assert loads == [0, 1000]
+
+
+@pytest.mark.parametrize("widths", [(100,), (100, 250)])
+def test_messages_before_a_time_are_counted(widths: tuple[int, ...]) -> None:
+    """Where an index has partitions of two widths, they overlap."""
+    draw, model = random.Random(5), Model()
+    model.due = {(1, number): draw.choice((0, 100, 499, draw.randrange(1000))) for number in range(60)}
+    partitions = Counter((time // (width := draw.choice(widths)) * width, width) for time in model.due.values())
+    loads = tuple(Load(*partition, count) for partition, count in sorted(partitions.items()))
+    waiting = Waiting("t", "s", IndexRules(100, 1), model, loads)
+    assert waiting.messages == 60
+    assert waiting.edges() == (min(model.due.values()), max(model.due.values()))
+    for end_ms in range(-1, 1002):
+        expected = sorted(time for time in model.due.values() if time < end_ms)
+        assert waiting.count_before(end_ms) == len(expected)
+        found = [time for rows in waiting.iter_rows(50, end_ms) for time in rows.times_ms.tolist()]
+        assert found == [time for time in expected if time >= 50]
