@@ -271,6 +271,8 @@ def test_status_computes_the_ttl_conflict(cli: Cli, path: Path) -> None:
     before = cli.json(path, f"delayed status {SHORT} -s workers")[0]
     assert before["ttlConflict"] is None
     assert before["evictingQuotas"] == []
+    set_ttl(path, 0)
+    assert cli.json(path, f"delayed status {SHORT} -s workers")[0]["ttlConflict"] is None
     set_ttl(path, 86_400)
     rows(cli, path, "build", SHORT)
     result = cli.on(path, f"delayed status {SHORT} -s workers -o json")

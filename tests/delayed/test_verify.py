@@ -156,9 +156,9 @@ def test_queues_are_as_large_as_real_ones(messages: int, size_bytes: int) -> Non
 
 def test_bitmaps_by_trimmed_time() -> None:
     """A tick of 1000 ms trims 9 bits: 0 and 511 are one time, 512 another; two ledgers are two bitmaps."""
-    columns = np.array([(0, 5, 1), (511, 5, 2), (511, 6, 1), (512, 5, 3)])
+    columns = np.array([(0, 5, 1), (511, 5, 2), (511, 5, 4), (511, 6, 1), (512, 5, 3)])
     rows = sorted_rows(columns[:, 0], columns[:, 1], columns[:, 2])
-    assert bitmap_bytes([rows], 1000) == 2 * 56 + 3 * 176 + 4 * 2
+    assert bitmap_bytes([rows], 1000) == 2 * 56 + 3 * 176 + 5 * 2
 
 
 def test_a_bucket_whose_ledger_is_gone_hides_no_other(cli: Cli, path: Path, damages_stores: None) -> None:
