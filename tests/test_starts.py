@@ -13,10 +13,11 @@ from zlib import adler32
 
 import pytest
 
+from pulsar_admin.store.db.bookies import Bookie
 from pulsar_admin.store.facts import starts as facts_of_starts
 from pulsar_admin.store.facts.starts import _is_emptied, _log_facts, iter_server_facts
 from pulsar_admin.store.rules.judging import StartFault, fault_of
-from pulsar_admin.store.sources.journals import Frame, find_stop
+from pulsar_admin.store.sources.journals import Frame, find_stop, iter_replayed_ledgers, read_replayed_entries
 from pulsar_admin.store.sources.zookeeper import ServerFiles
 from pulsar_admin.store.transfer.imports import ImportOptions
 from tests.altering import flip
@@ -136,6 +137,7 @@ def framed(*bodies: bytes) -> bytes:
         (b"\xff\xff\xff\0" + bytes(3), 0, ""),
         (b"\xff\xff\xff\0" + bytes(4), 8, ""),
         (b"\xff\xff\xff\0" + bytes(4) + framed(_ADD), 8 + 4 + len(_ADD), ""),
+        (b"\xff\xff\xff\0" + struct.pack(">i", -5), 0, "padding of -5 bytes"),
         (b"\xff\xff\xff\0" + struct.pack(">i", -5) + framed(_ADD), 0, "padding of -5 bytes"),
         (struct.pack(">i", -1) + framed(_ADD), 0, "a record of -1 bytes"),
         (framed(_ADD[:15], _ADD), 0, "a record of 15 bytes"),
@@ -158,6 +160,30 @@ def test_where_a_replay_ends_and_why_it_fails_there(end: bytes, length: int, sai
     frames: list[Frame] = []
     assert find_stop(before + end, 0, 6, {}, frames.append) == (len(before) + length, said)
     assert frames[1] == (4 + len(_KEY), len(_ADD))
+
+
+@pytest.mark.parametrize(("version", "header"), [(4, 8), (6, 512)])
+def test_what_a_start_reads_is_after_the_mark(version: int, header: int, tmp_path: Path) -> None:
+    """Of the journal of the mark what follows its offset, of later ones all, up to what is no record; of earlier ones nothing."""
+    padding = b"\xff\xff\xff\0" + struct.pack(">i", 3) + bytes(3) if version > 4 else b""
+    parts = {number: [struct.pack(">qqq", number, entry, -1) + b"x" for entry in range(3)] for number in (8, 9, 10)}
+    for number, bodies in parts.items():
+        data = (b"BKLG" + struct.pack(">i", version)).ljust(header, b"\0") + framed(*bodies[:2]) + padding
+        data += framed(_KEY, struct.pack(">qq", number, -0x2000), bodies[2]) + (
+            framed(_ADD)[:-1] if number < 10 else bytes(4)
+        )
+        (tmp_path / f"{number:x}.txn").write_bytes(data)
+    problems: list[str] = []
+    bookie = Bookie("b:1", (tmp_path,), (tmp_path,))
+    for mark, left in (((9, 0), 3), ((9, header), 3), ((9, header + 29), 2), ((9, header + 58), 1), ((0, 0), None)):
+        (tmp_path / "lastMark").write_bytes(struct.pack(">qq", *mark))
+        found = read_replayed_entries(bookie, [8, 9, 10, 11], problems)
+        entries = [[], list(range(3 - left, 3)), [0, 1, 2], []] if left else [[0, 1, 2]] * 3 + [[]]
+        assert [list(found[ledger]) for ledger in (8, 9, 10, 11)] == entries
+        assert [*iter_replayed_ledgers(bookie, problems)] == [7] * (2 if left else 3)
+    (tmp_path / "a.txn").write_bytes(b"BKLG" + struct.pack(">i", 99))
+    assert [*read_replayed_entries(bookie, [9, 10], problems)[9]] == [0, 1, 2]
+    assert [problem.partition(" ")[0] for problem in problems] == [str(tmp_path / "a.txn")]
 
 
 @pytest.mark.usefixtures("damages_stores")
