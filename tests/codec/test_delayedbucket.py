@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 
 from pulsar_admin.store.codec import delayedbucket as codec
@@ -22,6 +24,16 @@ def test_segment() -> None:
     expected = (codec.DelayedIndex(1000, 10, 3), codec.DelayedIndex(2000, 10, 5))
     assert codec.decode_snapshot_segment(SEGMENT, "108:1") == expected
     assert encode_snapshot_segment(expected) == SEGMENT
+
+
+@pytest.mark.parametrize(
+    ("decode", "known"), [(codec.decode_snapshot_metadata, METADATA), (codec.decode_snapshot_segment, SEGMENT)]
+)
+def test_fields_of_later_versions(decode: Any, known: bytes) -> None:
+    later = known + b"\x98\x06\x01"  # field 99
+    assert decode(later, "108:0") == decode(known, "108:0", strict=True)
+    with pytest.raises(EntryCorrupt):
+        decode(later, "108:0", strict=True)
 
 
 def test_keys() -> None:

@@ -69,6 +69,8 @@ def test_direct_log_map_ends_at_its_padding() -> None:
 def test_impossible_headers_have_no_map(header: codec.EntryLogHeader) -> None:
     with pytest.raises(EntryLogCorrupt):
         codec.decode_ledgers_map(SEALED_LOG, header, "1.log")
+    with pytest.raises(EntryLogCorrupt):
+        codec.decode_ledgers_map(SEALED_LOG[:1280] + bytes(64), codec.EntryLogHeader(1, 1280, 0), "1.log")
 
 
 @pytest.mark.parametrize(

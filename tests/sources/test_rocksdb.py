@@ -72,6 +72,14 @@ def test_any_damage_is_seen_and_costs_what_it_hit() -> None:
         assert Flaw.DAMAGED not in cut
 
 
+def test_what_is_left_of_a_block_is_not_looked_at() -> None:
+    """As in RocksDB: six bytes have no room for a fragment; at the end of a log they are one that was cut."""
+    records = [bytes(32_755), b"x"]
+    data = b"".join(encode_log(records))
+    assert list(iter_log_records(BytesIO(data[:32_762] + b"\1" * 6 + data[32_768:]))) == records
+    assert list(iter_log_records(BytesIO(data + b"\1" * 6))) == [*records, Flaw.TORN]
+
+
 def test_a_wrong_length_costs_the_rest_of_its_block() -> None:
     """As in RocksDB; a length beyond the end of the log might be a cut, so what follows in the last block is looked for."""
     records = [bytes([number]) * 1_000 for number in range(100)]
