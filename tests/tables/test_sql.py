@@ -7,6 +7,7 @@ from typing import NoReturn
 
 import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 import pulsar_admin
@@ -14,7 +15,7 @@ from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.errors import BadSql, InvalidValue, Refused, SourceChanged
 from pulsar_admin.store.model.reader import open_reader
 from pulsar_admin.store.tables.catalog import StoreTables
-from pulsar_admin.store.tables.sql import Database, MadeTable
+from pulsar_admin.store.tables.sql import Database, MadeTable, Pruner
 from tests.stores import copied, imported
 from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store
 from tests.tables.statements import OF_ENTRIES, Statements
@@ -101,6 +102,11 @@ def test_rows_in_python(demo_store: Path) -> None:
         rows = [*found.rows()]
         assert [row["item"] for row in rows[:3]] == ["item-0", "item-1", "item-2"]
         assert found.to_arrow().num_rows == len(rows)
+        for row in store.sql("select distinct topic, tenant, namespace from messages").rows():
+            assert (row["tenant"], row["namespace"]) == (
+                row["namespace"].split("/")[0],
+                row["topic"].rpartition("/")[0][13:],
+            )
         assert store.sql("select 1 as a limit 0").to_arrow().to_pylist() == []
         with pytest.raises(BadSql):
             store.sql("selec 1")
@@ -142,6 +148,17 @@ class Spelled:
 
     def topics_like(self, begin: str, most: int) -> list[str]:
         return []
+
+
+def test_a_filter_chooses_of_many_values() -> None:
+    """Sixty-four are looked at together: every value that passes is chosen, at the ends of those and between."""
+    values, tenant = [f"t{number:03}" for number in range(150)], pc.field("tenant")
+    schema = pa.schema([("tenant", pa.string()), ("entries", pa.int64())])
+    cases: list[tuple[pc.Expression | None, list[str]]] = [(None, values), (pc.field("entries") > 5, values)]
+    cases += [(tenant == value, [value]) for value in values]
+    cases += [(tenant >= value, values[number:]) for number, value in enumerate(values) if number % 64 in (0, 1, 63)]
+    for condition, expected in cases:
+        assert [*Pruner(schema, condition).chosen("tenant", values)] == expected
 
 
 def test_names_in_another_case() -> None:
