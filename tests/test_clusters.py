@@ -248,7 +248,10 @@ def test_bookies_of_another_cluster_are_not_added(tmp_path: Path, cli: Cli) -> N
     assert cli("--store", tmp_path / "b", "store", "import", "cluster", "--bookie", other / "bookkeeper").exit_code == 0
     answer = cli("--store", tmp_path / "b", "store", "add", "zookeeper", small / "metadata")
     assert (answer.exit_code, "belongs to another cluster" in answer.stderr) == (3, True)
-    assert cli("--store", path, "store", "add", "bookie", small / "bookkeeper").exit_code == 0
+    shutil.copytree(path, tmp_path / "unverified")
+    words = ("store", "add", "bookie", small / "bookkeeper", "-o", "json")
+    assert cli.done("--store", path, *words).json["checksums"] is True
+    assert cli.done("--store", tmp_path / "unverified", *words, "--no-checksums").json["checksums"] is False
     answer = cli("--store", path, "store", "add", "bookie", small / "bookkeeper").ends(3, "the store has bookie")
 
 

@@ -18,7 +18,7 @@ import pytest
 from pulsar_admin.cli import run
 from pulsar_admin.store.db.backups import iter_backups, keep_hint
 from pulsar_admin.store.db.environment import open_store
-from pulsar_admin.store.db.file import check_file
+from pulsar_admin.store.db.file import check_file, is_as_committed
 from pulsar_admin.store.db.locks import take_writer_lock
 from pulsar_admin.store.doctor.diagnosing import check_store
 from pulsar_admin.store.errors import DiskFailed, DiskFull, IndexCorrupt, StoreBusy
@@ -166,6 +166,10 @@ def test_what_its_last_commit_left_is_not_walked(tmp_path: Path, cli: Cli, monke
     monkeypatch.setattr("pulsar_admin.store.db.storeinfo.walk_pages", walks.append)
     assert cli("--store", path, "store", "log").exit_code == 0
     change(path, cli, 5)
+    with open_store(path, writable=True) as store:
+        store.write(lambda txn: txn.put("tree", b"x", b"y"))
+        assert is_as_committed(path / "meta")  # before it is closed
+        store.write(lambda txn: txn.delete("tree", b"x"))
     assert walks == []
     os.utime(path / "meta" / "data.mdb")
     assert cli("--store", path, "store", "log").exit_code == 0

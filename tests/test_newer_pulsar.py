@@ -183,9 +183,16 @@ def test_a_schema_that_a_scalable_topic_has_stays(cli: Cli, tmp_path: Path) -> N
     cli("--store", store, "schemas", "delete", "acme/n/scal", "--force", "-y").ends(3, "/topics/acme/n/scal")
 
 
-def test_a_value_that_nobody_understands_hides_no_other_managed_ledger(tmp_path: Path) -> None:
+def test_a_value_that_nobody_understands_hides_no_other_managed_ledger(cli: Cli, tmp_path: Path) -> None:
     path, root = narrow_copy(tmp_path), "/managed-ledgers/public/default/queue"
+    asked, said = (
+        ("store info", "overview --no-check"),
+        "\n1 managed ledger of a newer Pulsar: 1 ledger, 1 entry, 1 byte",
+    )
+    assert [said.partition(":")[0] in cli.on(path, line).stdout for line in asked] == [False, False]
+    assert not cli.on(path, "store info").stdout.endswith("\n\n")
     put_values(path, {f"{root}/a": b"\xff", f"{root}/b": managed(900)})
+    assert [said in cli.on(path, line).stdout for line in asked] == [True, True]
     assert read_rows(path, lambda txn: [name.local_name for name in iter_other_ledgers(txn)]) == ["b"]
 
 

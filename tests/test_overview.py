@@ -118,6 +118,12 @@ def test_it_fits_one_screen(height: int) -> None:
     assert not any(line.endswith("…") for line in facts)
 
 
+def test_totals_on_a_terminal_have_the_columns_of_the_rows() -> None:
+    store = str(imported("small", "crashed"))
+    lines = on_terminal(120, "--store", store, "store", "usage", NO_COLOR="1").splitlines()
+    assert lines[0].split() == ["TOPIC", "LEDGERS", "ENTRIES", "BYTES", "ON", "DISK"]
+
+
 def test_an_empty_store_has_an_overview(cli: Cli, tmp_path: Path) -> None:
     store = tmp_path / "empty"
     assert cli("--store", store, "store", "init").exit_code == 0

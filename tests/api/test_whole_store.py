@@ -2,6 +2,7 @@
 
 import re
 import shutil
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -77,7 +78,9 @@ def test_what_processes_cannot_read_is_warned_of(source: Path, tmp_path: Path) -
     with pytest.raises(pa.InvalidValue) as refused:
         pa.open_store(made, writable=True, jobs=-1)
     assert "jobs=-1" in str(refused.value)  # its frames, which lead to the store, are alive
-    pa.open_store(made, writable=True).close()
+    with pa.open_store(made, writable=True) as store:
+        store.apply(store.create_namespace("acme/clock"))
+        assert abs(store.changes()[-1].time_ms - time.time() * 1000) < 600_000
     for jobs in (1, 2):
         with pa.open_store(made, jobs=jobs) as store:
             messages = store.topic(PLAIN).messages(columns=["sha1"])
