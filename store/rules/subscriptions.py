@@ -386,11 +386,18 @@ def _ranges_limit(facts: SubscriptionFacts) -> Iterator[Evidence]:
 # -- transactions -----------------------------------------------------------------------------------------------------
 
 
+def _log_unreadable(facts: SubscriptionFacts) -> Iterator[Evidence]:
+    """Upstream 4.0.8: ``MLPendingAckStoreProvider`` cannot open the log, and ``PersistentSubscription.addConsumer`` waits for it."""
+    log = facts.pending_ack_log
+    if isinstance(log, Unknown) and not log.is_unseen:
+        yield here(f"No broker opens its pending-ack log, and nobody the subscription: {log.why}.", {"error": log.code})
+
+
 def _transactions_unknown(facts: SubscriptionFacts) -> Iterator[Evidence]:
     unknown = "It is unknown which transactions are open here", facts.buffer
     acks = f"Which transactions hold acknowledgements of {facts.cursor.name} is not known", facts.pending_acks
     for what, fact in (unknown, acks):
-        if isinstance(fact, Unknown):
+        if isinstance(fact, Unknown) and fact is not facts.pending_ack_log:
             yield here(f"{what}: {fact.why}.", {"error": fact.code})
 
 
@@ -661,18 +668,19 @@ def _backlog(facts: SubscriptionFacts) -> Iterator[Evidence]:
     if not facts.pending or is_held(facts):
         return
     extent = facts.backlog
-    is_unseen = any(True for rule in (_not_imported, _offloaded, _transactions_unknown) for _ in rule(facts))
+    is_unseen = any(True for rule in (_not_imported, _offloaded) for _ in rule(facts))
+    is_unknown = is_unseen or any(True for _ in _transactions_unknown(facts))
     contents, given = known(facts.contents), facts.messages
     markers = 0 if contents is None else contents.markers
     of_them = f" and {counted(markers, 'marker')}" if markers else ""
-    messages = "" if is_unseen else f" ({counted(given, 'message')}{of_them})"
+    messages = "" if is_unknown else f" ({counted(given, 'message')}{of_them})"
     waits = f"{_entries(extent.entries)}{messages} {plural(extent.entries, 'waits', 'wait')}"
     but = "; part of the backlog was not imported" if is_unseen else ""
     yield here(
         f"No obstacle found: {waits} for a consumer{but}; the first is {facts.oldest}{_said(facts)}.",
         {
             "entries": extent.entries,
-            **({} if is_unseen else {"messages": given}),
+            **({} if is_unknown else {"messages": given}),
             **({"markers": markers} if markers else {}),
             "bytes": extent.bytes,
             **_told(facts),
@@ -731,6 +739,10 @@ STOPPING_RULES: tuple[Rule[SubscriptionFacts], ...] = (
     ),
     _row("last-ledger-not-opened", _CRITICAL, "no broker can open the topic's last ledger, so none loads the topic", _not_opened),
     *TRANSACTION_RULES,
+    _row(
+        "pending-ack-unreadable", _CRITICAL, "its pending-ack log cannot be opened, so nobody opens the subscription",
+        _log_unreadable, "pulsar-admin doctor --severity critical",
+    ),
     *CHUNK_RULES,
     _row(
         "cursor-lost", _WARNING, "the cursor's newest state cannot be read, so a broker starts from an older one", _cursor_lost,

@@ -21,7 +21,7 @@ from pulsar_admin.store.names import Position, parse_topic
 from pulsar_admin.store.proto.transaction_pb2 import PendingAckMetadataEntry, TransactionMetadataEntry
 from tests.conftest import Cli
 from tests.cures.curing import check_cured, check_told, diagnoses, put_values, run_printed, told
-from tests.stores import copied, lose_nodes, read_rows, read_store, write_rows
+from tests.stores import copied, lose_nodes, put_node, read_rows, read_store, write_rows
 from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store
 from tests.why.planted import Message, Planted, ask, plant
 from tests.worlds import CLUSTER
@@ -128,6 +128,19 @@ def test_a_ledger_of_a_log_without_metadata(name: str, whole_cli: Cli, tmp_path:
 
 
 @pytest.mark.usefixtures("damages_stores")
+@pytest.mark.usefixtures("damages_stores")
+@pytest.mark.parametrize("path", [CURSOR, LOG.path])
+def test_a_log_that_no_broker_opens_holds_the_subscription(path: str, whole_cli: Cli, tmp_path: Path) -> None:
+    """Tried on 4.0.8: it retries to open the log, and no consumer gets the subscription."""
+    store = copied("small", "clean", tmp_path)
+    put_node(store, path, b"\xff\xff")
+    why = whole_cli("--store", store, "topics", "why", VICTIM, "-s", "perf", "-o", "json").json
+    assert (why["held"], why["reasons"][0]["code"]) == (True, "pending-ack-unreadable")
+    assert path in {
+        row["where"] for row in diagnoses(whole_cli, store, "--severity", "critical", "--code", "value-undecodable")
+    }
+
+
 def test_a_ledger_of_a_log_that_is_acknowledged_hurts_nobody(whole_cli: Cli, tmp_path: Path) -> None:
     store = copied("small", "clean", tmp_path)
     first = read_log(store).ledgers[0]
