@@ -36,7 +36,11 @@ def _import_lived(source: Path, path: Path, cli: Cli) -> Path:
 
 
 def _told(path: Path, cli: Cli) -> list[dict[str, object]]:
-    return [one["context"] for one in _findings(path, cli, "--deep") if one["code"] == "ledgers-map-false"]
+    return [
+        one["context"] | {"message": one["message"]}
+        for one in _findings(path, cli, "--deep")
+        if one["code"] == "ledgers-map-false"
+    ]
 
 
 def test_a_flipped_ledger_and_a_flipped_size_are_told_and_salvage_cures_them(tmp_path: Path, cli: Cli) -> None:
@@ -55,6 +59,8 @@ def test_a_flipped_ledger_and_a_flipped_size_are_told_and_salvage_cures_them(tmp
         1,
         [gone, gone | 1 << 61],
     ]
+    assert "its ledgers map lacks 1 ledger with records in the log and has wrong sizes of 1 ledger" in first["message"]
+    assert "its ledgers map has wrong sizes of 1 ledger, first" in second["message"]
     assert first["mapBytes"] == first["recordBytes"] == sum(ledgers.values())
     assert [second[key] for key in ("severity", "lacking", "differing", "ledgerIds")] == ["warning", 0, 1, [wrong]]
     assert second["recordBytes"] == sum(others.values())

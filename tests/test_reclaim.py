@@ -405,7 +405,7 @@ def test_older_metadata_is_refused(data: Path, cli: Cli, tmp_path: Path) -> None
     store = tmp_path / "store"
     assert cli("--store", store, "store", "import", "standalone", data).exit_code == 1  # and topics it has none
     done = cli("--store", store, "store", "reclaim", data / "bookkeeper", "--yes", "-o", "json").ends(3)
-    assert f"1 ledger of the bookie ({newest} to {newest}) are newer than" in done.error["message"]
+    assert f"1 ledger of the bookie ({newest} to {newest}) is newer than" in done.error["message"]
     assert "store refresh" in done.error["hint"]
 
 

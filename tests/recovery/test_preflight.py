@@ -5,6 +5,7 @@ import struct
 from pathlib import Path
 from pkgutil import resolve_name
 
+import numpy as np
 import pytest
 import rocksdict
 from msgspec.structs import replace
@@ -16,6 +17,7 @@ from pulsar_admin.store.codec.entrylog import EntryLogHeader, encode_header, enc
 from pulsar_admin.store.codec.journal import encode_header as encode_journal_header
 from pulsar_admin.store.codec.ledgermetadata import ledger_id_of_path, ledger_path
 from pulsar_admin.store.db.bookies import Bookie
+from pulsar_admin.store.disks.trust import find_doubts
 from pulsar_admin.store.errors import Unsupported
 from pulsar_admin.store.facts.starts import Registered, Start, StartFact, find_layout_fact, iter_bookie_facts, refusal
 from pulsar_admin.store.recovery.metadata_index import read_known
@@ -417,6 +419,23 @@ def write_log(path: Path, kept: int, dead: int) -> None:
     sizes = {ledger_id: 100 * count for ledger_id, count in ((1, kept), (2, dead)) if count}
     assert len(body) == sum(sizes.values())
     path.write_bytes(encode_header(EntryLogHeader(1, 1024 + len(body), len(sizes))) + body + encode_ledgers_map(sizes))
+
+
+def test_whether_metadata_is_believed(tmp_path: Path) -> None:
+    """Before a bookie's unlisted ledgers are deleted; a cookie that is missing counts where there are none, too."""
+    bookie, bare = a_bookie(tmp_path, COOKIE, COOKIE), read_known("zk", [(ledger_path(1), b"")], 3)
+    known = replace(bare, cookies={COOKIE.bookie_id: COOKIE})
+    for metadata, unlisted, said in (
+        (known, [], None),
+        (known, [2], None),
+        (bare, [], "zk has no cookie of bookie b:3181: it may be a new one"),
+        (replace(known, problems=("cut",)), [], "zk could not be read completely (cut)"),
+        (known, [2, 3], "1 ledger of the bookie (3 to 3) is newer than the newest id that zk knows, 2"),
+        (replace(known, next_id=None), [2, 3], "2 ledgers of the bookie (2 to 3) are newer than the newest id"),
+        (replace(known, ledgers=np.zeros(0, np.int64)), [2], "zk lists no ledger at all, the bookie holds 1 ledger"),
+    ):
+        found = find_doubts(metadata, bookie, np.array(unlisted, np.int64))
+        assert [said in doubt for doubt in found] == [True] * (said is not None), said
 
 
 def test_which_collection_reaches_an_entry_log(tmp_path: Path) -> None:

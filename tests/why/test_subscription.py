@@ -265,6 +265,11 @@ def test_no_command_is_printed_that_refuses_to_expire_for_a_replicator(
     assert "expire-messages" not in cli("--store", path, "topics", "why", TOPIC, "-s", "pulsar.repl.west").stdout
 
 
+def test_a_lost_cursor_ledger_is_named(tmp_path: Path, damages_stores: None) -> None:
+    (told, *_) = ask(plant(tmp_path / "s", CAUSES["cursor-lost"])).reasons
+    assert told.evidence == {"cursorLedger": 99, "markDelete": "10:-1", "recoverable": None}
+
+
 @pytest.mark.parametrize(
     ("limit", "mark", "reached"),
     # Ledgers were closed ten hours before now; a broker takes the last ledger for young.
