@@ -119,7 +119,8 @@ def find_doubts(known: Known, bookie: Bookie, garbage: Array) -> list[str]:
     if len(younger):
         doubts.append(
             f"{counted(len(younger), 'ledger')} of the bookie ({int(younger[0])} to {int(younger[-1])}) "
-            f"{plural(len(younger), 'is', 'are')} newer than the newest id that {known.name} knows, {first - 1}: it may be older than the disks"
+            f"{plural(len(younger), 'is', 'are')} newer than the newest id that {known.name} knows, {first - 1}: it may "
+            "be older than the disks"
         )
     return doubts
 
