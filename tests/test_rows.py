@@ -5,30 +5,59 @@ import os
 import re
 import shlex
 import shutil
+import struct
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from hashlib import sha256
 from itertools import cycle, product
 from pathlib import Path
 from random import Random
+from typing import Any
+from zlib import compress
 
 import lmdb
 import pytest
+from pyroaring import BitMap64
 
 import pulsar_admin
-from pulsar_admin.store.db import environment
+from pulsar_admin.store.db import (
+    audit_log,
+    blocks,
+    clocks,
+    copies,
+    delayed_entries,
+    delayed_rules,
+    entry_files,
+    environment,
+    export_intent,
+    file,
+    files,
+    ledger_ids,
+    locks,
+    nacks,
+    own_ledgers,
+    owners,
+    rows,
+    tree,
+)
+from pulsar_admin.store.db import file as lmdb_file
+from pulsar_admin.store.db.blocks import BLOCK_ENTRIES, BLOCK_HEADER
+from pulsar_admin.store.db.entry_files import FileState
 from pulsar_admin.store.db.environment import DATABASES, Store, Txn, _take_part, open_store
 from pulsar_admin.store.db.file import CommitRecord
 from pulsar_admin.store.db.files import iter_logs
+from pulsar_admin.store.db.nacks import BUCKET, ID_SIZE_BYTES, _sealed
 from pulsar_admin.store.db.own_ledgers import find_placed
 from pulsar_admin.store.db.rows import DERIVED
 from pulsar_admin.store.db.storeinfo import check_pages
 from pulsar_admin.store.db.unserved import read_index_states, read_journal_marks, read_misled_bookies
-from pulsar_admin.store.errors import IndexCorrupt, StoreError
+from pulsar_admin.store.errors import EntryCorrupt, IndexCorrupt, InvalidValue, Refused, StalePlan, StoreError
 from pulsar_admin.store.model.copy_age import find_as_of
 from pulsar_admin.store.model.coverage import find_absent_bookies, find_unknown_bookies
 from tests.altering import RawRow, alter, alter_branch_keys, raw_rows
+from tests.at_bounds import LONG, Answers, N, Texts, asking
 from tests.conftest import Cli
 from tests.crash.killing import killing
 from tests.soundness import assert_sound
@@ -759,3 +788,108 @@ def test_a_view_with_other_rows_answers_as_a_store_that_has_them(tmp_path: Path,
             return ask(txn, keys)
 
         assert viewed == store.write(change)
+
+
+DEV_NULL = os.open(os.devnull, os.O_RDONLY)
+
+
+def _sealed_row(*fields: Any) -> dict[str, bytes]:
+    return {"key": b"k", "value": _sealed(b"k", *fields)}
+
+
+AT_BOUNDS: Answers = {
+    locks.is_written_now: [((Path("none"),), False)],
+    tree.iter_children_and_keys: [((N(parts=lambda *of: [(b"\xff", b"k\xff"), (b"b", b"kb")]), "/t"), [("b", b"kb")])],
+    nacks.check_precision_bits: [((0,), 0), ((62,), 62), ((63,), InvalidValue), ((-1,), InvalidValue)],
+    delayed_rules.parse_width_ms: [(("1ms",), 1), (("0ms",), InvalidValue), ((f"{LONG}ms",), LONG),
+        ((f"{LONG + 1}ms",), InvalidValue)],
+    nacks.check_delay: [((0,), 0), ((LONG,), LONG), ((LONG + 1,), InvalidValue), ((-1,), InvalidValue)],
+    nacks.due_time: [((0, LONG), LONG), ((1, LONG), InvalidValue), ((0, 0), 0)],
+    blocks.LedgerSums.begin_publish_ms: [
+        ((N(publish_min_ms=least, publish_max_ms=5),), answer) for least, answer in ((5, 5), (6, None))],
+    blocks.LedgerSums.end_publish_ms: [
+        ((N(publish_min_ms=least, publish_max_ms=5),), answer) for least, answer in ((5, 5), (6, None))],
+    blocks.ledger_of_key: [((bytes(8),), 0), ((bytes(7),), IndexCorrupt)],
+    clocks.first_candidate: [
+        ((N(sums=N(first_block=3, broker_max_ms=5), blocks=2, publish_max=[1, 5], auto_max=[1, 5]), time_ms, clock),
+            answer) for time_ms, clock, answer in ((5, "publish", 4), (6, "publish", None), (5, "broker", 3))],
+    delayed_rules.check_rules: [
+        ((N(granularity_ms=granularity_ms, tick_ms=tick_ms, slots=slots),), answer)
+        for granularity_ms, tick_ms, slots, answer in ((1, 1, 1 << 20, None), (2, 0, 1, InvalidValue), (1, 2, 1, InvalidValue),
+            (1, 1, (1 << 20) + 1, InvalidValue))],
+    delayed_rules.check_growth: [
+        ({"before": N(granularity_ms=5), "after": N(granularity_ms=after), "split": False}, None if after == 5 else Refused)
+        for after in (4, 5)],
+    file._newest: [
+        (((N(transaction=5, page=0), N(transaction=other, page=1)),), N(transaction=max(5, other), page=int(other > 5)))
+        for other in (5, 6)],
+    file._Walk._mark: [
+        ((N(_seen=[0, 0, 0], _pages=3), page), None if page == 2 else IndexCorrupt) for page in (1, 2, 3)],
+    own_ledgers.sequence_after_export: [
+        ((N(first_id=5, next_id=9), number, "x"), StalePlan if number == 6 else 9) for number in (5, 6, 9)],
+    tree.tree_key: [
+        (("x" * 500,), b"x" * 500), (("x" * 65_535,), b"x" * 400 + b"\xff" + sha256(b"x" * 65_535).digest()),
+        (("x" * 65_536,), InvalidValue)],
+    rows.side_by_side: [
+        ((iter([(b"a", b"1"), (b"b", b"2")]), iter([(b"a", b"3"), (b"c", b"4")])),
+         [(b"a", b"1", b"3"), (b"b", b"2", None), (b"c", None, b"4")])],
+    delayed_entries._read_packed: [((b"", (0, 1, 1, 0), "x"), EntryCorrupt), ((b"\0", (0, 1, 1, 63), "x"), EntryCorrupt)],
+    rows.name_of_row: [
+        (("entries", struct.pack(">qq", 7, 2)), "(ledger 7, block 2)"), (("times", bytes(7)), "00" * 7),
+        (("tree", b"/a\xff"), r"'/a\\xff'")],
+    entry_files.path_state: [
+        ((None, Path("/nowhere")), FileState.MISSING), ((None, Path("/")), FileState.UNREADABLE)],
+}  # fmt: skip
+REFUSED: Texts = {
+    delayed_entries._read_roaring: [((b"\0\0\1x", 1, "d"), "no RoaringBitmap")],
+    file._check_metas: [
+        (((N(transaction=2), N(transaction=0)), None), "one of its meta pages went back"),
+        (((N(transaction=2, raw=b"a"), N(transaction=1, raw=b"b")),
+        N(transaction=2, meta="62", change=1)), "is not the one that was committed")],
+    nacks.bucket_of_key: [((BUCKET + bytes(ID_SIZE_BYTES) + b"\xff" * 16,), "beyond 63 bits")],
+    nacks.bucket_row_entries: [((b"k", b""), "0 bytes")],
+    nacks.decode_tracker_row: [(_sealed_row((0, 2, 0), b"\xff\xfe"), "6b is damaged: 'utf-8' codec"),
+        (_sealed_row((0, 3, 0), b"ab"), "do not fit its key")],
+    audit_log._decode_change: [((b"k", b"x"), "the audit record 6b is damaged")],
+    audit_log._link_of: [((1, row), "the audit record of change 1 is damaged") for row in (b"x", compress(b"x"))],
+    audit_log._step_of: [((["x", "YQ==", None, None],), "in no database: 'x'")],
+    copies.decode_row: [((database, key, b"x"), f"the row {key.hex()} of {database} is damaged")
+        for database, key in (("copies", b"x"), ("state", bytes(12)))],
+    files.iter_damage: [((N(items=lambda *of: [(b"k", b"x")]),), "the damage row 6b is damaged")],
+    ledger_ids.find_deleted: [((N(get=lambda *of, row=row: row),), "damaged") for row in (b"x", b"[true]")],
+    owners.decode_owners: [((1, b"x"), "the owners row of ledger 1 is damaged")],
+    tree._encoded: [(("\ud800",), "is not Unicode")],
+    export_intent.find_intent: [((N(get=lambda *of: b"x"),), "what an export meant to write is damaged")],
+    blocks.block_of_key: [((b"x",), "a key of 1 bytes: 78")],
+    file._decode_meta: [((lmdb_file._PAGE_HEADER.pack(0, 0, 8, 0, 0) + lmdb_file._META_HEAD.pack(0xBEEFC0DE, 1, 0, 0)
+        + lmdb_file._DATABASE.pack(7, *[0] * 7) + bytes(64), 0), "page 0: a page size of 7 bytes")],
+    file._Walk.run: [((N(_meta=N(free=0, main=0, transaction=2), _rows=lambda *_, rows=rows: rows, _mark=id, _seen=""),), said)
+        for rows, said in (([(bytes(8), b"x")], "a key of 8 and a value of 1 bytes"), ([(b"\3" + bytes(7), bytes(8))],
+        "newest free pages are of transaction 3, its state is of 2"), ([(bytes(8), struct.pack("<QQ", 5, 3))],
+        "a row of 1 free pages claims 5"))] + [
+        ((N(_meta=N(free=0, main=1, transaction=0), _rows=lambda name, _: [(b"x", b"y")] if name == "databases" else []),),
+        "the database 'x' is described in 1 bytes")],
+    environment.Store.write: [((N(writable=False, path="p"), None), "p was opened for reading")],
+    entry_files.EntryFiles.read: [
+        ((N(_opened=lambda _: (-1, N(path="p"))), 0, 16, 4), "p @ 0x10: the disk cannot read it: Bad file descriptor"),
+        ((None, 0, 16, 2**31), "the index claims a record of 2147483648 bytes")],
+    blocks.Block: [((bytes(16), bytes(3)), "block 0 of ledger 0 is damaged: 3 bytes"),
+        ((bytes(16), BLOCK_HEADER.pack(2, *[0] * 13, BLOCK_ENTRIES - 1) + bytes(16)), f"slots {BLOCK_ENTRIES - 1} to")],
+    file._Walk._rows: [({"self": N(_meta=N(free=None)), "name": "x", "database": (0, 0, 0, 0, 0, 0, 5, 2**64 - 1)},
+        "x: no root, and 5 rows"),
+        ((N(_meta=N(free=None), _mark=id, _read=id, _read_page=lambda *_, **__: ([], [])), "x", (0, 0, 1, 0, 0, 0, 7, 5)),
+        "x: expected 0 branch pages, 0 leaf pages and 7 rows, found 0, 1 and 0"),
+        ((N(_meta=N(free=None), _mark=id, _read=id, _read_page=lambda *_, **__: ([(6, b"")], [])), "x", (0, 0, 1, 0, 0, 0, 0, 5)),
+        "x, page 5: deeper than 1 levels")],
+    file._Walk._read: [((N(_page_bytes=64, _descriptor=DEV_NULL), 7), "it ends in page 7")],
+    file._Walk._overflow: [({"self": N(_pages=3, _page_bytes=64), "name": "x", "data": struct.pack("<Q", 9), "size_bytes": 1,
+        "read": True},
+        "x: a value lies in page 9, the file has 3 pages")],
+    file._Walk._read_page: [({"self": N(_page_bytes=64), "name": "x", "page": struct.pack("<QHHHHH", 1, 0, 2, 18, 40,
+        40).ljust(40, b"\0")
+        + struct.pack("<HHHH", size, 0, flags, 1).ljust(24, b"\0"), "number": 1, "is_leaf": True}, said) for size, flags, said in (
+        (0, 8, "x, page 1: a row with flags 0x8 and a key of 1 bytes"), (100, 0, "x, page 1: a row that ends at 149"))],
+    nacks.decode_bucket_row: [(_sealed_row((0, 0, 1), b"x"), "6b is damaged: "),
+        (_sealed_row((0, 0, 2), BitMap64([1]).serialize()), "1 entries, 2 expected")],
+}  # fmt: skip
+test_at_bounds = asking(AT_BOUNDS, refused=REFUSED)

@@ -15,15 +15,18 @@ from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.dump.job import find_event_time
 from pulsar_admin.store.engine.local import LocalEngine
 from pulsar_admin.store.engine.slices import Cut
+from pulsar_admin.store.errors import InvalidValue
 from pulsar_admin.store.model.cursors import read_cursor
 from pulsar_admin.store.model.reader import EntryReader, open_reader
 from pulsar_admin.store.model.topics import Topic, read_topic
 from pulsar_admin.store.names import EARLIEST, LATEST, Position, parse_topic
 from pulsar_admin.store.scan.unindexed import find_unindexed
+from pulsar_admin.store.search import broker, by_index, doubts, expiry, window
 from pulsar_admin.store.search.broker import BrokerSearch
 from pulsar_admin.store.search.broker_setup import DEFAULT_BROKER, BrokerSetup, told_version
 from pulsar_admin.store.search.by_time import Found, find_by_event_time, find_first_at_or_after
-from pulsar_admin.store.search.explain import explain
+from pulsar_admin.store.search.explain import _why, explain
+from tests.at_bounds import LONG, UNREADABLE, Answers, N, Texts, asking
 from tests.stores import imported, read_rows, read_store
 from tests.synthetic import Made, MadeTopic, make_store
 from tests.worlds import CLUSTER, RELOADED, WORLD_NAMES, asked_topics, oracle
@@ -346,3 +349,69 @@ def test_reset_of_an_untouched_cursor_goes_to_the_first_entry(tmp_path: Path) ->
         topic = read_topic(reader.txn, parse_topic("a/b/c"))
         assert BrokerSearch(reader, topic).reset_read_position(500) == Position(10, 0)
         assert BrokerSearch(reader, topic).reset_read_position(1500) == Position(10, 1)
+
+
+LISTS = [N(ledger_id=5, entries=1), N(ledger_id=6, entries=0), N(ledger_id=9, entries=1)]
+COVERED = [N(first=0, last=4), N(first=5, last=9)]
+ANSWERS: Answers = {
+    broker.BrokerSearch._expire_whole_ledgers: [
+        ((N(broker=N(rules=N(expires_whole_ledgers=True)), _closed_ms=lambda one: 100,
+            topic=N(ledgers=[N(ledger_id=1, entries=3)], last_confirmed=Position(9, 9))), Position(1, 0), limit), answer)
+        for limit, answer in ((100, Position(1, 0)), (101, Position(1, 2)))] + [
+        ((N(broker=N(rules=N(expires_whole_ledgers=True)), _closed_ms=lambda one: 200 if one.ledger_id == 2 else 100,
+            topic=N(ledgers=[N(ledger_id=number, entries=3) for number in range(4)], last_confirmed=Position(9, 9))), Position(1, 0), 150),
+         Position(1, 2))],
+    broker.BrokerSearch._prune: [
+        ((N(broker=N(max_clock_skew_ms=0, rules=N(prunes=True), loaded_ms=5), _closed_ms=lambda ledger: ledger.closed_ms,
+            topic=N(ledgers=[N(ledger_id=1, entries=0, closed_ms=1), N(ledger_id=2, entries=5, closed_ms=900)])), 1000),
+         (Position(2, 4), None))] + [
+        ((N(broker=N(max_clock_skew_ms=skew_ms, rules=N(prunes=True), loaded_ms=None), _closed_ms=lambda one: one.closed_ms,
+            topic=N(ledgers=[N(ledger_id=number, entries=5, closed_ms=time_ms)
+                             for number, time_ms in enumerate((980, 981, 1020, 1021))])), 1000), answer)
+        for skew_ms, answer in ((20, (Position(0, 4), Position(3, 4))), (0, (Position(1, 4), Position(2, 4))),
+                                (-1, (None, None)))],
+    broker.BrokerSearch._has_more: [
+        ((N(topic=N(number_of_entries=5)), rank, None), rank < 5) for rank in (4, 5)],
+    broker.BrokerSearch.expire_position: [((N(), None, 0, 0), None)] + [
+        ((N(_expire_whole_ledgers=lambda mark, limit: Position(1, 4), broker=N(rules=N(expires_as_it_resets=True)),
+            _find_message=lambda limit: Position(1, 2)), N(mark_delete=Position(1, entry)), 5000, 1), answer)
+        for entry, answer in ((3, Position(1, 4)), (4, None))],
+    doubts.Doubt.text: [
+        ((N(ledger_id=7, first=3, last=last, lost=1, unseen=0, unseen_from=None),), f"1 lost entry of ledger 7 ({place})")
+        for last, place in ((3, "7:3"), (4, "7:3 to 7:4"))],
+    expiry.broker_through_position: [
+        ((N(is_entry=lambda place: True), N(mark_delete=Position(1, 5)), Position(1, entry)), answer)
+        for entry, answer in ((5, None), (6, Position(1, 6)))] + [
+        ((N(is_entry=lambda place: False, last_confirmed=Position(1, 9), place=lambda one: one.entry_id, at_rank=int),
+          N(mark_delete=Position(1, entry)), Position(1, 9)), answer) for entry, answer in ((9, None), (7, 8))],
+    expiry.expire_by_time: [
+        ((N(topic=N(rank=int, at_rank=int), intervals=((5, 6),), find_first=lambda time_ms: N(position=time_ms)), None, rank,
+          "all-before"), answer) for rank, answer in ((5, None), (6, 5))],
+    expiry.ForecastQuestion.__post_init__: [
+        ((N(horizon_ms=horizon_ms, interval_ms=interval_ms),), answer)
+        for horizon_ms, interval_ms, answer in ((1000, 1, None), (1001, 1, InvalidValue), (0, 1, InvalidValue),
+                                                (1, 0, InvalidValue))],
+    expiry._clip: [((((0, 2), (2, 4), (4, 6)), 2, 4), ((2, 4),))],
+    window.is_few: [
+        ((N(entries=entries, messages=messages, bytes=size), limit), answer)
+        for entries, messages, size, limit, answer in (
+            (4096, 4096, 1 << 24, None, True), (1, 1, (1 << 24) + 1, None, False), (4097, 1, 1, 4096, True),
+            (4097, 1, 1, 4097, False))],
+    window.is_small: [((None, None, N(is_timed=False, chooses=False), 4096), True)],
+    by_index._Search.find: [
+        ((N(_topic=N(number_of_entries=2), _covered_from=lambda rank, end: (rank, COVERED[rank])), index), answer)
+        for index, answer in ((-1, None), (4, COVERED[0]), (5, COVERED[1]))],
+    by_index._is_sound: [((UNREADABLE, Position(7, 0)), False)],
+    broker.BrokerSearch._find_in_compacted: [
+        ((N(_read_compacted=lambda view,
+                    entry: N(position=entry, header=N(metadata=N(publish_time=(10, 40, 20, 30)[entry])))),
+                N(last_entry_id=3), time_ms), answer) for time_ms, answer in ((10, 0), (21, 1), (30, 3), (31, None))],
+    window._listed: [
+        ((N(ledgers=LISTS, last_confirmed=Position(9, 0)), N(first=first, last=N(ledger_id=last))), answer)
+        for first, last, answer in ((EARLIEST, 9, [LISTS[0], LISTS[2]]), (LATEST, LONG, [LISTS[2]]))],
+}  # fmt: skip
+SAID: Texts = {
+    _why: [((None, 0, "auto", None, N(forgotten=7), None), "drops ledger 7: BookKeeper has no metadata"),
+        ((None, 0, "auto", None, N(forgotten=None, used_compacted_ledger=8), None), "asks the compacted ledger 8, by publish time")],
+}  # fmt: skip
+test_at_bounds = asking(ANSWERS, said=SAID)

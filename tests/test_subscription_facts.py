@@ -2,22 +2,37 @@
 
 import random
 import re
+import struct
 from collections.abc import Iterable, Iterator
+from functools import partial
 from itertools import combinations, product
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from zlib import adler32
 
 import pytest
 from msgspec.structs import replace
 from pyroaring import BitMap
 
-from pulsar_admin.store.codec.cursor import CursorState
+from pulsar_admin.store.codec.cursor import CursorState, PlainCursor, Position
 from pulsar_admin.store.codec.message import encode_message_entry
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.errors import StoreError
-from pulsar_admin.store.facts import known
-from pulsar_admin.store.facts.backlogs import Contents, read_contents, read_each_contents
+from pulsar_admin.store.facts import (
+    backlogs,
+    known,
+    numbers,
+    partitions,
+    quiet,
+    scalable,
+    starts,
+    topics,
+    transactions,
+    unclosed,
+)
+from pulsar_admin.store.facts.backlogs import Contents, CutMessage, read_contents, read_each_contents
+from pulsar_admin.store.facts.numbers import Blocker
 from pulsar_admin.store.facts.topics import TopicFacts, read_headers_together
 from pulsar_admin.store.model.cursors import Extent, RankBits, extent_of, union
 from pulsar_admin.store.model.reader import open_reader
@@ -26,6 +41,7 @@ from pulsar_admin.store.names import encode_name, parse_topic
 from pulsar_admin.store.proto.pulsar_api_pb2 import MessageMetadata
 from pulsar_admin.store.reports.subscriptions import Asked, NotDue, SubscriptionFacts, iter_subscription_facts
 from pulsar_admin.store.search.before_due import dropped_before_due, expiring_before_due
+from tests.at_bounds import RECORD_HEAD, Answers, N, Texts, asking
 from tests.conftest import Cli
 from tests.live.comparing import place
 from tests.stores import NOW_MS, copied, imported, lose_nodes, put_node
@@ -296,3 +312,63 @@ def test_messages_without_a_time_of_delivery_are_not_delayed() -> None:
         topic = read_topic(reader.txn, parse_topic("public/default/plain"))
         found = read_contents(reader, topic, [(0, topic.number_of_entries)], 0)
     assert (found.entries, found.due) == (topic.number_of_entries, 0)
+
+
+ANSWERS: Answers = {
+    backlogs._find_cut_at: [
+        ((N(around=lambda edge: {"a": {1: 50}, "b": {0: 51, 1: 52}}, is_read=lambda *of: False, whole_from=lambda rank: 51,
+            at=lambda rank: N(number=0, total=2, producer="p", uuid="b"), topic=N(at_rank=lambda rank: Position(1, rank))),
+          [(40, 52)], [2**20]), CutMessage(Position(1, 51), 0, 2, "p", (1,), Position(1, 51), False, Position(1, 51), 0))],
+    backlogs._Chunk.is_last: [((N(number=1, total=2),), True), ((N(number=0, total=2),), False)],
+    backlogs._Chunks.is_read: [((N(_unread=set()), 0, 1), True), ((N(_unread=set()), -1, 1), False)],
+    backlogs._Chunks.whole_from: [
+        ((N(around=lambda rank: {"u": {0: 3, 1: 5}}), rank), answer) for rank, answer in ((3, 3), (5, 3))],
+    numbers._iter_blockers: [
+        (("t", [1, 2, 4], [0, 3, 6, 9], [3, place], (1, 1, "s")),
+         [Blocker("t", "trim", "", 1, 1), Blocker("t", "cursor", "s", 1, 2, others), Blocker("t", "open-ledger", "", 1, 4)])
+        for place, others in ((5, 1), (6, 0))],
+    partitions.Partitions.counts_too_many: [
+        ((N(there=(last,), record=None),), last > 10_000) for last in (10_000, 10_001)],
+    partitions.Partitions.missing: [
+        ((N(record=N(partitions=2), there=(0, last)),), last - 1) for last in (1, 2)],
+    partitions.Partitions.beyond: [((N(record=N(partitions=2), there=(0, 1, 2)),), (2,))],
+    quiet._needs: [((PlainCursor((1, 1), [(1, 2, 4)]), 1, 4), False), ((PlainCursor((1, 1), [(1, 2, 4)]), 1, 5), True),
+        ((PlainCursor((1, -1), [(1, -1, 2)]), 1, 4), True)],
+    quiet._pin_nothing: [
+        (([(1, 5), (2, 0)], [PlainCursor((1, entry), [(2, -1, 0)])]), answer)
+        for entry, answer in ((4, True), (3, True))],
+    scalable.ScalableFacts.is_pruned: [
+        ((N(record=N(segments=[1, 2], next_segment_id=following)),), following > 2) for following in (2, 3)],
+    starts._replay: [
+        ((b"",), (0, "", 0)), ((bytes(15),), (0, "a log of 15 bytes, without a header", 0)), ((RECORD_HEAD,), (16, "", 0)),
+        *(((RECORD_HEAD + struct.pack(">qi", 0, size) + bytes(9),), (16, why, longest))
+          for size, why, longest in ((0, "", 0), (-1, "a record of -1 bytes (Unreasonable length)", 0), (20 << 20, "", 20 << 20),
+            ((20 << 20) + 1, "a record of 20971521 bytes (Unreasonable length)", 0))),
+        ((RECORD_HEAD + struct.pack(">qi", 1, 0) + b"B",), (16, "", 0)),
+        ((RECORD_HEAD + struct.pack(">qi", 0, -2),), (16, "a record of -2 bytes (Unreasonable length)", 0)),
+        ((RECORD_HEAD + struct.pack(">qi", adler32(b"x"), 1) + b"xB",), (30, "", 1)),
+        ((RECORD_HEAD + struct.pack(">qi", adler32(b"x"), 1) + b"x",), (16, "", 1)),
+        ((RECORD_HEAD + struct.pack(">qi", 1, 1) + b"xB",), (16, "a record with a wrong checksum (CRC check failed)", 1))],
+    topics.ReadBudget.has_edges: [
+        ((N(unlimited=False, edges_left=left),), left > 0) for left in (0, 1)],
+    topics.ReadBudget.take: [((N(unlimited=False, left=10**6), 100_000), True),
+        ((N(unlimited=False, left=10**6), 100_001), False)],
+    transactions.never_replays: [
+        ((None, N(number_of_entries=0, ids=[5]), Position(*place)), answer)
+        for place, answer in (((4, 0), True), ((4, -1), False))],
+    transactions.PendingAckLog.replayed_until: [
+        ((N(mark_delete=Position(1, 4), lost=[N(ledger_id=1, lost=[(2, last)])]),), answer)
+        for last, answer in ((5, Position(1, 5)), (4, None))],
+    unclosed.last_write_ms: [
+        ((N(end_publish_ms=1, broker_count=count, broker_max_ms=9, publish_max_ms=5),), answer)
+        for count, answer in ((0, 5), (1, 9))],
+    starts._stop: [((Path("/nowhere"), 0, {}), (0, "[Errno 2] No such file or directory: '/nowhere'"))],
+    backlogs._Chunks._look: [  # no entry is read before the first or after the last
+        ((N(_read={}, _unread=set(), topic=N(number_of_entries=2, at_rank=partial(Position, 7)), _reader=N(read=lambda *ids: int("x"))),
+          rank), answer) for rank, answer in ((-1, (False, None)), (0, ValueError), (1, ValueError), (2, (False, None)))],
+}  # fmt: skip
+SAID: Texts = {
+    starts._why_closed: [((Path("/nowhere"),), "")],
+    starts._replay: [((b"x" * 16,), "no header of a log, but b'xxxx'")],
+}  # fmt: skip
+test_at_bounds = asking(ANSWERS, said=SAID)

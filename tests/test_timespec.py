@@ -3,10 +3,11 @@
 import random
 import string
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
+from pulsar_admin.store import timespec
 from pulsar_admin.store.errors import InvalidValue
 from pulsar_admin.store.timespec import (
     MAX_TIME_MS,
@@ -19,6 +20,7 @@ from pulsar_admin.store.timespec import (
     parse_time_point,
     parse_tz,
 )
+from tests.at_bounds import DAY, LONG, Answers, Texts, asking
 
 NOW = 1_700_000_000_123  # 2023-11-14T22:13:20.123Z
 HOUR = 3_600_000
@@ -278,3 +280,33 @@ def test_any_text_is_a_value_or_an_invalid_value() -> None:
         for parse_plain in (parse_duration_ms, parse_size_bytes):
             with suppress(InvalidValue):
                 assert parse_plain(text) >= 0
+
+
+ANSWERS: Answers = {
+    timespec.parse_duration_ms: [((f"{LONG}ms",), LONG), ((f"{LONG + 1}ms",), InvalidValue)],
+    timespec._offset: [(("-18:59", ""), timezone(-timedelta(hours=18, minutes=59))), (("+18:60", ""), InvalidValue)],
+    timespec._in_range: [((0, ""), 0), ((253_402_300_799_999, ""), 253_402_300_799_999),
+        ((-1, ""), InvalidValue)],
+    timespec.shown_minute: [((0,), "1970-01-01T00:00Z")],
+    timespec.old_text: [((DAY,), "1 day old"), ((60_000,), "1 minute old")],
+    timespec.format_age_ms: [((-60_000,), "-1m"), ((DAY + 3_600_000,), "1d1h"), ((0,), "0s")],
+    timespec.moment: [((253_402_300_800_000,), None), ((-62_135_596_800_000,), datetime(1, 1, 1, tzinfo=UTC)),
+        ((253_402_300_799_999,), datetime(9999, 12, 31, 23, 59, 59, 999_000, UTC))],
+    timespec.parse_time: [
+        ({"text": "@123456789012", "now_ms": 0}, 123_456_789_012),
+        ({"text": "@12345678901", "now_ms": 0}, 12_345_678_901_000)],
+    timespec.parse_size_bytes: [((str(LONG),), LONG), (("8388608T",), InvalidValue)],
+    timespec.format_time_ms: [
+        ((253_402_300_799_999,), "9999-12-31T23:59:59.999Z"), ((253_402_300_800_000,), "253402300800000ms"),
+        ((-62_135_596_800_000,), "0001-01-01T00:00:00.000Z"), ((-62_135_596_800_001,), "-62135596800001ms")],
+    timespec._integer: [(("9" * 19, ""), 10**19 - 1), (("1" * 20, ""), InvalidValue)],
+}  # fmt: skip
+REFUSED: Texts = {
+    timespec.parse_time: [({"text": text, "now_ms": 0}, said) for text, said in (("10000-01-01", "beyond the year 9999"),
+        ("2026-13-01T00:00:00Z", "month must be in"), ("today 25:00", "hour must be in"))],
+    timespec._in_range: [((10**15, "x"), "beyond the year 9999")],
+}  # fmt: skip
+SAID: Texts = {
+    timespec.old_text: [((59_999,), "less than a minute old"), ((7_200_000,), "2 hours old")],
+}  # fmt: skip
+test_at_bounds = asking(ANSWERS, refused=REFUSED, said=SAID)

@@ -9,17 +9,40 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pulsar_admin.store.codec.cursor import CursorInfo, CursorState, Position
+from pulsar_admin.store.codec.ledgermetadata import LedgerState
 from pulsar_admin.store.codec.managedledger import ManagedLedger, decode_managed_ledger
 from pulsar_admin.store.codec.policies import PartitionedTopic
+from pulsar_admin.store.codec.transactions import COMMITTED, TxnId
 from pulsar_admin.store.db.environment import Txn, open_store
 from pulsar_admin.store.db.tree import Node, put_nodes, read_node
+from pulsar_admin.store.errors import InvalidValue, NothingMatches, NotSeen, TopicNotFound
 from pulsar_admin.store.facts.partitions import Partitions, find_disagreeing
-from pulsar_admin.store.model import topics
-from pulsar_admin.store.model.cursors import read_cursor, subtract, union
+from pulsar_admin.store.model import (
+    broken,
+    compacted_view,
+    copy_age,
+    coverage,
+    cursors,
+    ledger_owners,
+    ledgers,
+    messages,
+    nodes,
+    publish_times,
+    resources,
+    schemas,
+    suggestions,
+    topics,
+    transactions,
+)
+from pulsar_admin.store.model.coverage import Stripe
+from pulsar_admin.store.model.cursors import CursorSource, read_cursor, subtract, union
+from pulsar_admin.store.model.publish_times import PublishTimes
 from pulsar_admin.store.model.reader import open_reader
+from pulsar_admin.store.model.resources import Bundle, TenantInfo
 from pulsar_admin.store.model.topics import iter_partitioned, read_topic
-from pulsar_admin.store.names import TopicName, parse_topic
+from pulsar_admin.store.names import EARLIEST, TopicName, parse_topic
 from pulsar_admin.store.search.by_time import find_first_at_or_after
+from tests.at_bounds import MADE_TOPIC, NEWER, UNREADABLE, Answers, N, Texts, asking
 from tests.conftest import Cli
 from tests.stores import copied, imported, write_rows
 from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store
@@ -133,3 +156,96 @@ def test_a_cursor_is_as_its_newest_entry_that_can_be_read(bad: int, tmp_path: Pa
         found = read_topic(reader.txn, parse_topic("a/b/c"))
         cursor = read_cursor(reader.txn, reader, found, "s")
     assert (cursor.state.mark_delete, cursor.skipped_entries) == (Position(10, 2 - bad), bad)
+
+
+CLOSED = N(
+    state=LedgerState.CLOSED,
+    segments=[N(first_entry_id=0, members=("a",)), N(first_entry_id=3, members=("b",))],
+    write_quorum=1,
+)
+BATCH = N(key=None, clock="publish", first=Position(1, 5, 2), last=Position(1, 5, 3))
+ANSWERS: Answers = {
+    suggestions.near_names: [((None, TopicNotFound("none", topic="a/b/c/d/e/f")), ())],
+    coverage._residues: [((("a", "b", "c"), 2, "a"), (0, 2))],
+    cursors.union: [(([(1, 1)],), ()), (([(1, 2), (2, 3), (4, 5)],), ((1, 3), (4, 5)))],
+    messages.check_times: [((5, 5), None), ((6, 5), InvalidValue)],
+    topics.rank_of: [(([7, 9], [0, 5, 8], 8, 1), 5), (([7, 9], [0, 5, 8], 9, 1), 6)],
+    ledgers.gaps_between: [(([(1, 1), (3, 3)], 4), [(0, 0), (2, 2), (4, 4)]), (([(0, 1), (5, 5)], 1), [])],
+    broken.BrokenLedger.holds: [
+        ((N(ledger_id=7, lost=((2, 4),)), Position(7, entry)), 2 <= entry <= 4) for entry in (1, 2, 4)],
+    compacted_view.parts_of_view: [
+        ((N(ledger_id=7, last_entry_id=last),), ((7, 0, 0),) if last == 0 else ()) for last in (-1, 0)],
+    coverage.stripes_of: [((CLOSED, 3), [Stripe(0, 2, ("a",), 1), Stripe(3, 3, ("b",), 1)])],
+    cursors.Cursor.is_incomplete: [
+        ((N(source=CursorSource.METADATA, skipped_entries=count),), count > 0) for count in (0, 1)],
+    cursors._recovered: [
+        ((N(last_confirmed=Position(1, 5)), N(state=N(mark_delete=Position(1, 5)))), N(state=N(mark_delete=Position(1, 5))))],
+    cursors.backlog_size_bytes: [
+        ((N(total_size_bytes=82,
+                    ledgers=[N(ledger_id=7, entries=5, size_bytes=52), N(ledger_id=9, entries=3, size_bytes=30)]),
+                Position(*place)), answer)
+        for place, answer in (((7, 0), 72), ((7, 3), 42), ((7, 4), 30), ((8, 0), 30))],
+    cursors.subtract: [((((3, 5),), right), answer)
+        for right, answer in ((((3, 4),), ((4, 5),)), (((4, 5),), ((3, 4),)))],
+    cursors.iter_ledger_parts: [((MADE_TOPIC, 4, 6), [(7, 4, 4), (9, 0, 0)])],
+    ledgers._dense_end: [
+        ((N(entries=3, first_entry=first, last_entry=first + 2), end), answer)
+        for first, end, answer in ((0, -1, 2), (1, -1, None), (1, 0, 3))],
+    messages.nth_position: [
+        ({"topic": N(number_of_entries=5, at_rank=int, name="t"), "number": number, "from_end": from_end}, answer)
+        for number, from_end, answer in ((5, False, 4), (5, True, 0), (0, False, 0), (6, False, NothingMatches))],
+    messages.Window.checked: [
+        ((N(start_ms=None, end_ms=None, first=Position(1, first), last=Position(1, 5)),), answer)
+        for first, answer in ((5, N(start_ms=None, end_ms=None, first=Position(1, 5), last=Position(1, 5))), (6, InvalidValue))],
+    messages.Window.holds: [
+        *(((BATCH, N(position=Position(1, 5, index))), index in (2, 3)) for index in (0, 2, 3)),
+        *(((N(key=None, clock="event", start_ms=5, end_ms=9, times=(5, 9)),
+                    N(position=Position(1, 5), event_ms=time_ms)), 5 <= time_ms < 9) for time_ms in (5, 9)),
+        ((N(key=None, clock="publish", first=EARLIEST, last=Position(1, 5, 0)), N(position=Position(1, 5, 1))), False)],
+    nodes._usual_structure: [
+        (("/managed-ledgers/t/n/persistent/x",), "ManagedLedgerInfo"),
+        (("/managed-ledgers/t/n/persistent/x/c",), "ManagedCursorInfo"), (("/managed-ledgers/t/n/persistent/x/c/d",), ""),
+        (("/managed-ledgers/t/n/persistent",), ""), (("/ledgers/00/0000/L0001",), "LedgerMetadata")],
+    publish_times.stated_times: [
+        ((N(begin_publish_ms=begin, end_publish_ms=end),), answer)
+        for begin, end, answer in ((0, 0, PublishTimes(0, 0, "field")), (1, 0, None), (-1, 0, None))],
+    publish_times.is_stated_earlier: [
+        ((None, None, N(info=N(begin_publish_ms=0, end_publish_ms=5)), time_ms, "publish"), time_ms > 5) for time_ms in (5, 6)],
+    resources.Bundle.holds: [((N(lower=5, upper=upper), value), answer)
+        for upper, value, answer in ((9, 5, True), (9, 9, False), (2**32 - 1, 2**32 - 1, True))],
+    resources.parse_bundle: [
+        (("n", "0xffffffff_0xffffffff"), Bundle("n", 2**32 - 1, 2**32 - 1)),
+        *((("n", text), InvalidValue) for text in ("0x00000001_0x00000001", "0x00000002_0x00000001", "0x00000001"))],
+    schemas._lead: [(([1, 2], (step,)), answer)
+        for step, answer in ((-2, [1]), (2, []))] + [(({"a": {"b": 1}}, ("a", "b")), [1])],
+    topics.Topic.at_rank: [((MADE_TOPIC, rank), Position(*place))
+        for rank, place in ((-1, (7, 0)), (5, (9, 0)), (8, (9, 3)))],
+    topics.Topic.ledger: [
+        ((N(ids=[7], ledgers=["x"]), ledger_id), "x" if ledger_id == 7 else None) for ledger_id in (7, 8)],
+    topics.Topic.is_entry: [
+        ((N(ledger=lambda ledger_id: N(entries=5)), Position(7, entry)), 0 <= entry < 5) for entry in (-1, 0, 5)],
+    topics.Topic.next_valid: [
+        ((N(place=lambda position: 8, number_of_entries=8, ledgers=[], last_confirmed=Position(9, 2)), None), Position(9, 3))],
+    topics.Topic.previous: [((MADE_TOPIC, Position(*place)), Position(*answer))
+        for place, answer in (((9, 1), (9, 0)), ((9, 0), (7, 4)), ((7, 0), (7, -1)))],
+    transactions.SegmentStates.of: [
+        ((N(given={1: 5}, aborted=set(), states={}), TxnId(1, number)), COMMITTED if number < 5 else NotSeen)
+        for number in (0, 5)],
+    topics._split: [(("",), []), (("a\0b",), ["a", "b"])],
+    coverage.is_final: [((UNREADABLE, 7), False)],
+    coverage._may_lack_entries: [((UNREADABLE, 7), True)],
+    broken._find_missing: [((NEWER, 7, ()), None)],
+    ledger_owners._text: [((b"\xff",), "ff"), ((b"a",), "a"), ((b"\n",), "0a")],
+}  # fmt: skip
+REFUSED: Texts = {
+    resources.record_of: [((TenantInfo, {"adminRoles": 5}, "x"), "x is not as Pulsar stores it")],
+    copy_age.find_as_of: [((N(get=lambda *of: b"x y", store=N(path=Path("p"))),), "the row of the copy's time is damaged")],
+    schemas.parse_path_test: [(("x",), "x"), (("x.a == 3",), "x.a == 3")],
+    messages.MessageReader._join_chunk: [((N(_chunks={}, _joined={}, options=N(whole=True)), N(metadata=N(chunk_id=1,
+        uuid="u")),
+        Position(1, 2)), "entry 1:2: chunk 1 of u without the ones before it")],
+}  # fmt: skip
+SAID: Texts = {
+    nodes._look: [(("/managed-ledgers/a/b/other/c", b"\xff"), "its form")],
+}  # fmt: skip
+test_at_bounds = asking(ANSWERS, refused=REFUSED, said=SAID)

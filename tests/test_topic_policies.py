@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from pulsar_admin.store.changes.topic_policies import java_hash
 from pulsar_admin.store.codec.avro import avro_decoder
 from pulsar_admin.store.codec.brokerentry import BrokerEntry
+from pulsar_admin.store.codec.cursor import Position
 from pulsar_admin.store.codec.managedledger import LedgerInfo, ManagedLedger, encode_managed_ledger
 from pulsar_admin.store.codec.message import decode_message_entry, encode_message_entry
 from pulsar_admin.store.codec.policies import (
@@ -33,10 +34,11 @@ from pulsar_admin.store.codec.policyevent import (
     encode_policy_event,
 )
 from pulsar_admin.store.db.environment import open_store
-from pulsar_admin.store.errors import EntryCorrupt, MetadataCorrupt, StoreError
+from pulsar_admin.store.errors import EntryCorrupt, InvalidValue, MetadataCorrupt, StoreError
 from pulsar_admin.store.model.reader import open_reader
 from pulsar_admin.store.model.topics import read_topic
 from pulsar_admin.store.names import parse_namespace, parse_topic
+from pulsar_admin.store.policies import in_force, offload, quotas, retention, rules, table
 from pulsar_admin.store.policies.events import find_policy_events
 from pulsar_admin.store.policies.in_force import (
     find_delivery,
@@ -45,7 +47,9 @@ from pulsar_admin.store.policies.in_force import (
     find_retention,
     find_topic_policies,
 )
+from pulsar_admin.store.policies.rules import TOPIC_POLICIES
 from pulsar_admin.store.proto.pulsar_api_pb2 import MessageMetadata
+from tests.at_bounds import A_TOPIC, LONG, UNREADABLE, Answers, N, Texts, asking
 from tests.conftest import Cli
 from tests.stores import change_value, copied, imported, lose_nodes, read_rows
 from tests.synthetic import Made, MadeTopic, make_store
@@ -361,3 +365,43 @@ def test_events_that_compaction_alone_keeps(path: Path, cli: Cli) -> None:
 def _policies_of(path: Path) -> Any:
     found = read_rows(path, lambda txn: find_policy_events(txn, parse_namespace("acme/policies")))
     return found and (found.local, found.global_)
+
+
+KIND = N(name="x", like=None, default=None, unset=None)
+AT_BOUNDS: Answers = {
+    retention.consumed_by: [(([0, 3, 6, 6], {"a": 6}), (2, None)),
+        (([0, 3, 6, 6], {"a": 3, "b": 5}), (1, "a"))],
+    retention.count_let_go: [
+        (([(5, 1000), (1, 0)], 1, Retention(1, -1), 61_000), 0), (([(5, 1000), (1, 0)], 1, Retention(1, -1), 61_001), 1),
+        (([(5, 1000)], 1, Retention(0, -1), 1001), 1), (([(5, 1000)], 1, Retention(-1, 0), 1000), 1),
+        (([(5, 1000), (2**20, 0)], 1, Retention(-1, 1), 1000), 1),
+        (([(5, 1000), (2**20 - 1, 0)], 1, Retention(-1, 1), 1000), 0)],
+    rules._exceeds: [
+        (({"limitSize": 1 << 20}, {"retentionSizeInMB": 1}), True),
+        (({"limitSize": (1 << 20) - 1}, {"retentionSizeInMB": 1}), False),
+        (({"limitTime": 60}, {"retentionTimeInMinutes": 1}), True),
+        (({"limitTime": 59}, {"retentionTimeInMinutes": 1}), False), (({"limit": 0, "limitTime": 0}, {}), False)],
+    rules.check_retention: [
+        ((N(of_topic=False, namespace_policies={}), {"retentionTimeInMinutes": minutes, "retentionSizeInMB": -1}, {}), answer)
+        for minutes, answer in ((-1, None), (-2, InvalidValue))],
+    rules.check_persistence: [
+        ((None, {"bookkeeperEnsemble": most, "bookkeeperWriteQuorum": write, "bookkeeperAckQuorum": ack}, {}), answer)
+        for most, write, ack, answer in ((5, 5, 5, None), (6, 5, 5, InvalidValue), (3, 2, 3, InvalidValue))],
+    rules.check_message_size: [
+        ((None, size, {}), answer) for size, answer in ((0, None), (5 << 20, None), ((5 << 20) + 1, InvalidValue))],
+    table.Policy.check_kind: [
+        ((KIND, {"k": number}), None if -(2**31) <= number < 2**31 else InvalidValue)
+        for number in (2**31 - 1, -(2**31), -(2**31) - 1)],
+    table._fits: [((LONG, 0), True), ((LONG + 1, 0), False), ((LONG + 1, int), False), (({"a": 1}, {"a": 1}), True),
+        (({}, {"a": 1}), False)],
+    quotas._closed_ms: [
+        ((N(ids=[7, 9], next_valid=lambda place: Position(9, 0),
+            ledger=lambda ledger_id: N(entries=5, info=N(timestamp_ms=ledger_id))), Position(*place)), answer)
+        for place, answer in (((7, 3), 7), ((7, 4), 9), ((9, 0), None))],
+    in_force.may_delay: [((UNREADABLE, A_TOPIC), True)],
+}  # fmt: skip
+REFUSED: Texts = {
+    offload.check_offload: [((N(group=TOPIC_POLICIES), {"managedLedgerOffloadReadBufferSizeInBytes": 0}, {}),
+        "readBufferSizeInBytes cannot be less than or equal to 0!")],
+}  # fmt: skip
+test_at_bounds = asking(AT_BOUNDS, refused=REFUSED)

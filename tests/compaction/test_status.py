@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from pulsar_admin.store.codec.cursor import CursorInfo
+from pulsar_admin.store.codec.cursor import CursorInfo, CursorState
 from pulsar_admin.store.codec.digest import DigestType
 from pulsar_admin.store.codec.ledgermetadata import (
     LedgerState,
@@ -14,19 +14,22 @@ from pulsar_admin.store.codec.ledgermetadata import (
     encode_ledger_metadata,
     ledger_path,
 )
+from pulsar_admin.store.compaction import compactor, heads, last_id, occurrences, status, verify
 from pulsar_admin.store.compaction.entries import find_published
 from pulsar_admin.store.compaction.reading import bisect_view, find_in_view
 from pulsar_admin.store.compaction.status import CompactionStatus, read_status
 from pulsar_admin.store.db.environment import Store, Txn, open_store
 from pulsar_admin.store.db.tree import find_node, put_nodes
-from pulsar_admin.store.errors import EntryCorrupt
+from pulsar_admin.store.errors import EntryCorrupt, EntryNotFound
 from pulsar_admin.store.facts import Unknown
 from pulsar_admin.store.facts.vanished import DetachedView, _view_unseen_on, keys_of_view_alone
 from pulsar_admin.store.model.compacted_view import find_compacted_view
+from pulsar_admin.store.model.cursors import CursorSource
 from pulsar_admin.store.model.ledgers import find_metadata
 from pulsar_admin.store.model.reader import open_reader
 from pulsar_admin.store.model.topics import read_topic
-from pulsar_admin.store.names import Position, parse_topic
+from pulsar_admin.store.names import EARLIEST, Position, parse_topic
+from tests.at_bounds import MADE_TOPIC, Answers, N, Texts, Unreadable, asking
 from tests.compaction.entries import PUBLISH_MS, Batch, Slot, compacted, entry
 from tests.conftest import Cli
 from tests.stores import change_value, lose_nodes, put_node, read_store, write_rows
@@ -257,3 +260,32 @@ def test_between_the_ends_of_two_ledgers_nothing_is_lost(entries: int, loses: bo
     assert cli.on(store, f"topics truncate {TOPIC} -y").exit_code == 0
     shown = cli.json(store, f"compaction attach {TOPIC} 77 --dry-run")
     assert any("between 10:2 and 11:0 is gone" in text for text in shown.get("warnings", ())) is loses
+
+
+ANSWERS: Answers = {
+    compactor.passes_open_transaction: [
+        ((N(transactional=False, transactions=lambda: N(first_open=1)), count), count > 0) for count in (0, 1)],
+    heads._Head.take: [
+        ((N(total_bytes=5, _data=memoryview(b"abcde"), where="x"), 2, 3), b"cde"),
+        ((N(total_bytes=5, _data=memoryview(b"abcde"), where="x"), 2, 4), EntryCorrupt)],
+    heads.why_unread: [
+        ((N(position=Position(1, 5)), N(first_open=Position(1, 5))), "at or after 1:5, where a transaction is open")],
+    status._cursor_problems: [
+        ((N(last_confirmed=Position(1, 5)), N(source=CursorSource.METADATA, info=N(mark_delete=Position(*place)),
+                                              state=N(ranges=()), skipped_entries=0)), answer)
+        for place, answer in (((1, 5), []), ((2, -1), []),
+                              ((2, 0), ["__compaction is at 2:0, after the end of the topic (1:5)"]))],
+    last_id.check_indexes: [(([0, 2], 3, "x"), [0, 2]), *(((wrong, 3, "x"), EntryCorrupt) for wrong in ([3], [-1]))],
+    last_id._of_compacted_ledger: [
+        ((Unreadable(EntryNotFound("it is gone")), N(last_entry_id=0, ledger_id=7), (), False), EntryCorrupt)],
+    verify._why_strange: [((N(position=Position(1, 2), batch=N(stored=lambda index: b"\xff"), index=0),),
+        "compacted entry of 1:2: the entry has 1 bytes, its framing asks for 4")],
+}  # fmt: skip
+SAID: Texts = {
+    occurrences._judged: [(([N(slot=None, position=Position(1, 2, 0), publish_ms=0, size=0, null=False, in_view=False)],
+        None), "of a transaction that was")],
+    status._cursor_problems: [((MADE_TOPIC, N(source=CursorSource.LEDGER, skipped_entries=2, state=CursorState(EARLIEST,
+        ranges=((1, 2),)),
+        info=CursorInfo(7, Position(1, 2)))), said) for said in ("2 newer states of __compaction", "has individually deleted entries")],
+}  # fmt: skip
+test_at_bounds = asking(ANSWERS, said=SAID)

@@ -9,7 +9,9 @@ import pytest
 
 from pulsar_admin.store.db.delayed_entries import DelayedRows, sorted_rows
 from pulsar_admin.store.db.delayed_rules import IndexRules
+from pulsar_admin.store.delayed import build, expiry_plans, trackers, waiting
 from pulsar_admin.store.delayed.waiting import Load, TimeWheel, Waiting
+from tests.at_bounds import A_TOPIC, UNREADABLE, Answers, N, asking
 
 Key = tuple[int, int]
 
@@ -163,3 +165,30 @@ def test_messages_before_a_time_are_counted(widths: tuple[int, ...]) -> None:
         assert waiting.count_before(end_ms) == len(expected)
         found = [time for rows in waiting.iter_rows(50, end_ms) for time in rows.times_ms.tolist()]
         assert found == [time for time in expected if time >= 50]
+
+
+ANSWERS: Answers = {
+    trackers.queue_bytes: [((16,), 384), ((17,), 768), ((2**21 // 3 + 1,), 2**25)],
+    build.PartitionSource.next_time_ms: [
+        ((N(_starts=[0, 150], _widest_ms=100, _partitions=[N(end_ms=100), N(end_ms=250)]), start_ms), answer)
+        for start_ms, answer in ((99, 99), (100, 150))],
+    build.iter_turns: [
+        (([1 << 23, 1 << 23, 1], int), [[1 << 23, 1 << 23], [1]]), (([1] * 4097, int), [[1] * 4096, [1]])],
+    expiry_plans._texts: [
+        ((N(messages=count, first=[N(position="1:0", due_ms=0)], unread=0), "s", "early"),
+         [f"s: early: {count}, first 1:0 due 1970-01-01T00:00:00.000Z{more}"]) for count, more in ((1, ""), (2, ", …"))],
+    trackers._joined: [(([(1, 2)] * 3, 3), "1:2, 1:2, 1:2"), (([(1, 2)] * 3, 4), "1:2, 1:2, 1:2 …")],
+    waiting.TimeWheel.add: [
+        ((N(_current=N(end_ms=100, slot=5, slot_of=lambda one: one // 10, added={}), _overdue=set(),
+                    _next=None if end_ms is None else N(end_ms=end_ms, slot=10, slot_of=lambda one: one // 10,
+                        added={})), time_ms, 1, 2), answer)
+        for end_ms, time_ms, answer in ((None, 99, True), (200, 100, True), (200, 200, False))],
+    waiting.AtOnce.load: [((N(at_ms=5, _rows="rows"), 5, 6), "rows")],
+    waiting.AtOnce.next_time_ms: [((N(at_ms=5), 5), 5)],
+    waiting.Waiting.iter_rows: [
+        ((N(rules=N(granularity_ms=10), source=N(
+            next_time_ms=lambda start_ms: start_ms, load=lambda start_ms, end_ms: [start_ms, end_ms])), 0, 20), [[0, 10], [10, 20]])],
+    expiry_plans._policy_delays: [((UNREADABLE, A_TOPIC), True)],
+    expiry_plans.find_evicting_quotas: [({"txn": UNREADABLE, "topic": A_TOPIC, "assumed": False}, [])],
+}  # fmt: skip
+test_at_bounds = asking(ANSWERS)

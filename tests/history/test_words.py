@@ -8,9 +8,13 @@ from pulsar_admin.store.codec.cursor import CursorInfo, encode_cursor_info
 from pulsar_admin.store.codec.ledgermetadata import LedgerMetadata, LedgerState, Segment, encode_ledger_metadata
 from pulsar_admin.store.codec.managedledger import LedgerInfo, ManagedLedger, encode_managed_ledger
 from pulsar_admin.store.codec.schema import IndexEntry, SchemaLocator, encode_schema_locator
+from pulsar_admin.store.errors import InvalidValue
+from pulsar_admin.store.history import as_of, differences, events, words
+from pulsar_admin.store.history.as_of import Moment
 from pulsar_admin.store.history.events import iter_claims
 from pulsar_admin.store.history.words import describe, subject_of
 from pulsar_admin.store.names import Position
+from tests.at_bounds import LONG, PLAIN, Answers, N, Texts, asking
 
 TOPIC, CURSOR = "/managed-ledgers/a/b/persistent/t", "/managed-ledgers/a/b/persistent/t/s%2F1"
 LEDGER, SCHEMA, POLICIES = "/ledgers/00/0000/L0007", "/schemas/a/b/t", "/admin/policies/a/b"
@@ -138,3 +142,42 @@ def test_what_cannot_be_read_belongs_to_nobody() -> None:
 )
 def test_whose_a_node_is(path: str, subject: str) -> None:
     assert subject_of(path) == subject
+
+
+NODES = [N(path=f"/ledgers/00/0000/L000{number}", change="created") for number in range(7)]
+ANSWERS: Answers = {
+    words._ids: [((range(6),), "ledgers 0, 1, 2, 3, 4, 5"), ((range(7),), "7 ledgers, 0 to 6")],
+    words._shown: [(({1},), "{1}"), (("x" * 90,), "x" * 90), (("x" * 91,), "x" * 90 + "…")],
+    as_of.parse_moment: [
+        ({"text": "0x7fffffffffffffff", "now_ms": 0}, Moment(zxid=LONG)),
+        ({"text": "0x8000000000000000", "now_ms": 0}, InvalidValue)],
+    differences._part_words: [
+        ((NODES[:6],), ["6 ledgers created in BookKeeper: 0, 1, 2, 3, 4, 5"]),
+        ((NODES,), ["7 ledgers created in BookKeeper: 0 to 6"])],
+    events.Span.has_begun: [
+        ((N(since=Moment(zxid=5)), 5, 0), True), ((N(since=Moment(time_ms=5)), 9, 4), False)],
+    events.Span.is_over: [
+        ((N(until=Moment(zxid=5)), 5, 0), False), ((N(until=Moment(zxid=5)), 6, 0), True)],
+    words.entries_between: [
+        (([N(ledger_id=1, entries=5), N(ledger_id=2, entries=3)], Position(1, 0), Position(2, 1)), 6),
+        (([N(ledger_id=1, entries=5)], Position(1, 2), Position(1, 2)), 0),
+        (([N(ledger_id=1, entries=5)], Position(2, 1), Position(1, 0)), -6)],
+    differences._belongs_to: [
+        ((N(path=path, before=b"", after=b""),), (2, "topic", "persistent://t/n/x"))
+        for path in ("/admin/partitioned-topics/t/n/persistent/x", "/schemas/t/n/x")],
+    words._deleted: [((PLAIN, b"\xff"), ["deleted"])],
+    words.describe: [((PLAIN, None, b"\xff"),
+        f"a value that cannot be read: {PLAIN}: no ManagedLedgerInfo: the protobuf cannot be parsed"),
+        ((PLAIN, b"\xff", encode_managed_ledger(ManagedLedger())),
+        "a value that could not be read was replaced: topic created")],
+}  # fmt: skip
+SAID: Texts = {
+    words._entry_words: [
+        ((LedgerInfo(1, 2, 3, 4, **was), LedgerInfo(1, 2, 3, 4, **then)), said)
+        for was, then, said in (({}, {"offloaded": True}, "ledger 1 offloaded"),
+            ({}, {"offload_uuid": "x"}, "ledger 1: offload started'"),
+            ({}, {"bookkeeper_deleted": True}, "deleted from bookies, tiered storage has it"))],
+    events.Event.what: [((N(version=N(kind="set", path="/admin/x", value=b"1"), before=None),),
+        "the previous one is unknown")],
+}  # fmt: skip
+test_at_bounds = asking(ANSWERS, said=SAID)
