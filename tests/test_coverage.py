@@ -15,10 +15,18 @@ import pulsar_admin as pa
 from pulsar_admin.store.codec.cursor import CursorInfo, encode_cursor_info
 from pulsar_admin.store.codec.digest import DigestType
 from pulsar_admin.store.codec.entry import Entry, decode_entry
-from pulsar_admin.store.codec.ledgermetadata import LedgerMetadata, LedgerState, Segment, closed_ledger, ledger_path
+from pulsar_admin.store.codec.ledgermetadata import (
+    LedgerMetadata,
+    LedgerState,
+    Segment,
+    closed_ledger,
+    encode_ledger_metadata,
+    ledger_path,
+)
 from pulsar_admin.store.db.copies import has_copies, iter_all_copies
 from pulsar_admin.store.db.environment import Txn, open_store
 from pulsar_admin.store.db.files import LogFile, iter_logs
+from pulsar_admin.store.db.tree import read_node
 from pulsar_admin.store.model import coverage
 from pulsar_admin.store.model.coverage import (
     count_unseen,
@@ -28,14 +36,14 @@ from pulsar_admin.store.model.coverage import (
     read_held,
     read_open_end,
 )
-from pulsar_admin.store.model.ledgers import Ledger, iter_ledger_ids, missing_ranges, read_ledger
+from pulsar_admin.store.model.ledgers import Ledger, find_metadata, iter_ledger_ids, missing_ranges, read_ledger
 from pulsar_admin.store.names import Position, parse_topic
 from tests.conftest import Cli
 from tests.cures.curing import diagnoses, put_values, run_printed
 from tests.deep import deep_but_for
 from tests.encoders import encode_entry
 from tests.reference_index import bodies
-from tests.stores import copied, imported, lose_nodes, put_back, put_node, write_rows
+from tests.stores import copied, imported, lose_nodes, put_back, put_node, read_rows, write_rows
 from tests.test_placement import upstream_write_set
 from tests.worlds import CLUSTER, copy_tree, oracle, world
 
@@ -461,6 +469,27 @@ def test_a_cursor_whose_ledger_is_not_seen_is_not_called_lost(tmp_path: Path, cl
     assert not any("that nothing references" in one for one in status["problems"])
     key = cli(*run, "compaction", "explain", "acme/orders/compacted", "--key", "k0003")
     assert (key.exit_code, "no message has the key" in key.stderr) == (1, False)
+
+
+def test_a_compacted_ledger_that_an_unseen_cursor_may_name(tmp_path: Path, cli: Cli) -> None:
+    store, topic = copied(CLUSTER, "clean", tmp_path), parse_topic("acme/orders/compacted")
+    run, names = ("--store", store), ("bk7", "bk8", "bk9")
+    (view,) = cli(*run, "compaction", "status", topic, "-o", "jsonl").json_lines
+    cookie = read_rows(store, lambda txn: read_node(txn, "/ledgers/cookies/bk0test").value)
+    like = read_rows(store, lambda txn: find_metadata(txn, 65))
+    assert like is not None
+    unseen = replace(like, segments=(Segment(0, names),))
+    values = {f"/ledgers/cookies/{name}": cookie.replace(b"bk0test", name.encode()) for name in names}
+    values[ledger_path(150)] = encode_ledger_metadata(unseen)
+    values[topic.cursor_path("__compaction")] = encode_cursor_info(CursorInfo(150, Position(66, -1)))
+    put_values(store, values)
+    with open_store(store, writable=True) as opened:
+        opened.write(lambda txn: coverage.index_absent_bookies(opened, txn))
+    rows = cli(*run, "doctor", "--each", 1000, "-o", "jsonl").json_lines
+    assert [row["severity"] for row in rows if row["where"] == str(topic)] == ["note"]
+    for words in (("run", topic), ("attach", topic, view["ledger"]["ledgerId"])):
+        shown = cli(*run, "compaction", *words, "--dry-run")
+        assert "the position of __compaction is unknown" in shown.stdout + shown.stderr
 
 
 def test_what_bookies_may_have_of_open_ledgers_is_unknown_without_any_of_them(tmp_path: Path, cli: Cli) -> None:

@@ -234,6 +234,9 @@ class Compactor(Struct, frozen=True):
                 self.warn(
                     f"{name}: its first ledgers are trimmed; content that only the compacted ledger {old} has is lost"
                 )
+            cursor = work[0].cursor
+            if cursor is not None and (unseen := unseen_position(reader.txn, cursor)):
+                self.warn(f"{name}: {unseen}; content that only the compacted ledger that it names has is lost")
             return self._finish(reader, *work, job, previews=previews)
 
     def _phase_one(
