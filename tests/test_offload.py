@@ -89,6 +89,8 @@ def test_python_brings_them_as_the_command_does(store: Path) -> None:
     with pa.open_store(store, writable=True) as opened:
         assert opened.add_offload(str(world("offloaded") / "objects"), dry_run=True).entries == 1150
         assert opened.add_offload(str(world("offloaded") / "objects")).ledgers == 4
+        (part,) = opened.changes()[-1].parts
+        assert (part.more["place"], len(part.more["ledgers"])) == (str(world("offloaded") / "objects"), 4)
         keys = opened.topic("acme/s3/small").messages(columns=["key"]).to_arrow()["key"].to_pylist()
     assert keys == [row[5] for row in said]
 

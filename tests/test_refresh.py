@@ -105,6 +105,7 @@ def test_files_that_grow(tmp_path: Path, cli: Cli) -> None:
                 written = int(len(data.rstrip(b"\0")) * share)
                 file.write_bytes(data[:written] + bytes(len(data) - written))
         path = make(source, tmp_path / f"s{number}")
+        before = len(contents_of(path)["places"])
         become(source, whole)
         result = refresh(path)
         assert result.problems == 0
@@ -113,6 +114,11 @@ def test_files_that_grow(tmp_path: Path, cli: Cli) -> None:
             file.stat().st_size for file in (source / "bookkeeper/current").iterdir() if file.is_file()
         )
         assert contents_of(path) == contents_of(imported("small", "crashed")), share
+        (report,) = cli.json(path, "store log")[-1]["reports"]
+        assert (report["before"], report["after"]) == (
+            {"entries": before},
+            {"entries": len(contents_of(path)["places"])},
+        )
         assert cli("--store", path, "store", "check", "--deep").exit_code == 0
 
 

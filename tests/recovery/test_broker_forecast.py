@@ -81,6 +81,8 @@ def test_an_age_limit(cli: Cli) -> None:
     said = oracle("small")["topics"]["acme/iot/skewed-batched"]["stats"]["subscriptions"]
     late = brokers(cli, "--store", store, "--now", "2030-01-01T00:00:00Z", "store", "preflight", "--brokers")
     rows = {row["topic"]: row for row in late["rows"]}
+    lost = {name: row["bytes"] if row["inactive"] else row["trimmed"] + row["expired"] for name, row in rows.items()}
+    assert [*rows] == sorted(rows, key=lambda name: (-lost[name], name))
     row = rows["persistent://acme/iot/skewed-batched"]
     assert row["expires"] == sum(answers["msgBacklog"] for answers in said.values())
     assert row["expired"] + row["trimmed"] == row["bytes"]

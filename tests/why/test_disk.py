@@ -152,6 +152,8 @@ def test_ledgers_of_a_topic_that_cannot_be_read(tmp_path: Path, damages_stores: 
     found = {row.reason.code: row for row in why(path).held}
     assert found["topic-unreadable"].ledgers == 3
     assert found["topic-unreadable"].topic == f"persistent://{NAME}"
+    assert found["topic-unreadable"].reason.evidence["topic"] == f"persistent://{NAME}"
+    assert found["topic-unreadable"].reason.evidence["subscription"] == ""
     assert found["topic-unreadable"].bytes == held["cursor"] + held["open-ledger"]
 
 
