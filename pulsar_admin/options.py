@@ -292,6 +292,9 @@ class Command(TakesGlobals):
                 app.report(app.partial)
                 app.check_asked()
             return None
+        except click.UsageError as error:
+            error.ctx = error.ctx or ctx  # click knows it only of errors before a result is shown
+            raise
         except StoreError as error:
             if (app := app_of(ctx)) is not None:
                 app.suggest(error)

@@ -502,6 +502,7 @@ PLAIN_LINES = {
     "store export tables DIR --dry-run": (2, "--dry-run: this command writes files and has no preview"),
     "store export tables DIR --plan FILE": (2, "--plan: the work of this command is not kept as a plan"),
     "store bundle DIR --dry-run": (2, "--dry-run: this command writes files and has no preview"),
+    "store preflight --bookie a=DIR": (2, "hint: see: pulsar-admin store preflight --help"),
     "topics create-subscription public/default/plain -s new -p =a": (2, "'=a' is not a KEY=VALUE"),
     "topics delete topic://public/default/none": (
         3,
