@@ -446,7 +446,13 @@ def test_a_cursor_whose_ledger_is_not_seen_is_not_called_lost(tmp_path: Path, cl
     assert (first["code"], first["evidence"]["bookies"]) == ("not-imported", ["bk0test", "bk1test", "bk2test"])
     moved = cli(*run, "topics", "reset-cursor", *words, "-m", "earliest", "--dry-run")
     assert "the position of workers is unknown" in moved.stdout + moved.stderr
-    for told in ("subscriptions T --table", "describe T", "analyze-backlog T -s workers", "peek-messages T -s workers"):
+    for told in (
+        "subscriptions T --table",
+        "describe T",
+        "analyze-backlog T -s workers",
+        "peek-messages T -s workers",
+        "stats T",
+    ):
         shown = cli(*run, "topics", *told.replace("T", words[0], 1).split())
         assert "the position of workers is unknown" in shown.ends(1).stderr
     removed = cli(*run, "topics", "unsubscribe", *words, "--dry-run")

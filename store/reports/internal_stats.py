@@ -20,8 +20,9 @@ from pulsar_admin.store.codec.managedledger import LedgerInfo, decode_managed_le
 from pulsar_admin.store.codec.policies import PartitionedTopic
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.tree import find_node, read_node
-from pulsar_admin.store.errors import LedgerNotFound, MetadataCorrupt, StoreError
+from pulsar_admin.store.errors import LedgerNotFound, MetadataCorrupt, NotSeen, StoreError
 from pulsar_admin.store.model import topics
+from pulsar_admin.store.model.broken_beside import unseen_position
 from pulsar_admin.store.model.cursors import (
     COMPACTION_CURSOR,
     Cursor,
@@ -178,7 +179,9 @@ def iter_cursors(reader: EntryReader, topic: topics.Topic, problems: list[StoreE
         except StoreError as error:
             problems.append(error)
             continue
-        if cursor.skipped_entries or (
+        if unseen := unseen_position(reader.txn, cursor):
+            problems.append(NotSeen(f"{topic.name}: {unseen}; shown is an older one, {cursor.mark_delete}"))
+        elif cursor.skipped_entries or (
             cursor.source is CursorSource.FALLBACK and find_metadata(reader.txn, cursor.info.cursors_ledger_id) is None
         ):
             problems.append(_lost_state(topic, cursor))
