@@ -25,6 +25,7 @@ from pulsar_admin.store.model.ledgers import iter_ledger_ids, read_ledger
 from pulsar_admin.store.sources import index_places
 from pulsar_admin.store.sources.index_places import Scanned, read_misled
 from pulsar_admin.store.sources.rocksdb import apply_changes, open_for_reading
+from tests.altering import flip
 from tests.conftest import Cli
 from tests.reference_index import bodies
 from tests.stores import copied, imported, read_rows, write_rows
@@ -458,11 +459,18 @@ def _cut_ledgers(current: Path) -> set[int]:
         return {int.from_bytes(key[:8], "big") for key, _ in pairs}
 
 
-def test_a_bookie_has_no_ledger_without_its_row(tmp_path: Path, cli: Cli) -> None:
-    """A real bookie served 1,225 entries of 80 ledgers of such a directory, although its index has places of all 2,566."""
+@pytest.mark.parametrize("is_cut", [True, False])
+def test_a_bookie_has_no_ledger_without_its_row(is_cut: bool, tmp_path: Path, cli: Cli) -> None:
+    """A real bookie served 1,225 entries of 80 ledgers of either, although its index has places of all 2,566."""
     source = scratch_copy("small", "clean", tmp_path)
     path = _import(source, tmp_path / "s", cli)
-    known = _cut_ledgers(source / "bookkeeper" / "current")
+    current = source / "bookkeeper" / "current"
+    (log,) = (current / "ledgers").glob("*.log")
+    data = log.read_bytes()
+    known = _cut_ledgers(current)
+    if not is_cut:  # RocksDB reads nothing after a damaged record
+        log.write_bytes(data)
+        flip(log, len(data) // 2, 1)
     assert cli("--store", path, "store", "refresh", "-q").exit_code in (0, 1)
     assert len(known) == 80
     whole = _expected(path)
@@ -472,6 +480,24 @@ def test_a_bookie_has_no_ledger_without_its_row(tmp_path: Path, cli: Cli) -> Non
     _mend(path, critical["mend"], cli)
     assert _findings(path, cli) == []
     assert _told(path, cli) == {}
+
+
+def test_one_wrong_bit_in_the_log_of_the_index(tmp_path: Path, cli: Cli) -> None:
+    """A real bookie served the two entries that it replayed: its index was written in few large batches.
+
+    One of them, 162:31, is of a ledger without metadata.
+    """
+    source = scratch_copy("small", "clean", tmp_path)
+    (log,) = (source / "bookkeeper" / "current" / "locations").glob("*.log")
+    flip(log, log.stat().st_size // 2, 1)
+    path = _import(source, tmp_path / "s", cli)
+    stored = sum(counts[0] for counts in _expected(imported("small", "clean")).values())
+    assert sum(outside for outside, _ in _told(path, cli).values()) == stored - 1
+    (bookie,) = cli("--store", path, "store", "preflight", "-o", "json").json["bookies"]
+    assert [fault["code"] for fault in bookie["faults"]] == ["bookie-index-unreadable"]
+    critical, *_ = _criticals(path, cli)
+    _mend(path, critical["mend"], cli)
+    _assert_all_is_served(path, cli)
 
 
 def test_of_several_bookies_one_has_lost_rows_of_ledgers(tmp_path: Path, cli: Cli) -> None:

@@ -128,7 +128,7 @@ def _read_database(directories: tuple[Path, ...], index: Path) -> Disk:
     if not is_rocksdb(database):
         return Disk(IndexKind.NONE, directories, (), np.zeros(0, np.int64))
     problems: list[str] = []
-    ledgers = np.unique(read_ledger_ids(database, problems))
+    ledgers = np.unique(read_ledger_ids(database, problems, to_damage=True))
     return Disk(IndexKind.DB, directories, (index,), ledgers, tuple(problems))
 
 

@@ -39,7 +39,7 @@ from pulsar_admin.store.sources.bookies import (
 from pulsar_admin.store.sources.index_places import has_database, iter_index_files
 from pulsar_admin.store.sources.journals import find_stop, is_first_journal_missing
 from pulsar_admin.store.sources.rocksdb import is_rocksdb
-from pulsar_admin.store.sources.rocksopen import check_pairs, open_links
+from pulsar_admin.store.sources.rocksopen import UNREAD_CHANGES, check_pairs, open_links
 from pulsar_admin.store.sources.storage import DATABASES, LEDGERS
 from pulsar_admin.store.sources.zookeeper import (
     ServerFiles,
@@ -223,15 +223,15 @@ def _why_closed(database: Path) -> str:
 
 def _why_unreadable(database: Path) -> tuple[str, bool]:
     """Return (why RocksDB cannot read all of a database, whether RocksDB opens it); the reason is "" if none is known."""
-    opens = False
+    opens, problems = False, list[str]()
     with suppress(StoreError, OSError):
         try:
-            with open_links(database, []) as opened:
+            with open_links(database, problems, to_damage=True) as opened:
                 opens = True
                 check_pairs(opened)
         except MetadataCorrupt as error:
             return error.message, opens
-    return "", True
+    return next((text for text in problems if text.endswith(UNREAD_CHANGES)), ""), True
 
 
 def _journal_facts(bookie: Bookie, thorough: bool) -> Iterator[StartFact]:

@@ -111,8 +111,8 @@ def read_located(
     before = {storage.index / LOCATIONS: _list_logs([storage.logs]) for storage in _given_storages(bookie)}
     with ExitStack() as stack:
         problems: list[str] = []
-        opened = [stack.enter_context(open_links(database, problems)) for database in databases]
-        if problems or (not lost and sum(map(_count_rows, opened)) == records):
+        opened = [stack.enter_context(open_links(database, problems, to_damage=True)) for database in databases]
+        if not problems and not lost and sum(map(_count_rows, opened)) == records:
             return None
         from pyroaring import BitMap64  # 15 ms
 
@@ -540,11 +540,11 @@ def _wrong_in(path: Path, rows: Array, scanned: Scanned) -> Array:
     return rows[~good]
 
 
-def read_ledger_ids(database: Path, problems: list[str]) -> Array:
+def read_ledger_ids(database: Path, problems: list[str], *, to_damage: bool = False) -> Array:
     """Return the ledger ids in a bookie's ``ledgers`` database (upstream ``LedgerMetadataIndex``), unordered; see ``open_for_reading``."""
     import numpy as np
 
-    with open_for_reading(database, problems) as rows:
+    with open_for_reading(database, problems, to_damage=to_damage) as rows:
         # Rows of ``rebuild-db-ledgers-index`` have longer keys, and flags a negative one.
         keys = (int.from_bytes(key[:_LEDGER_BYTES], "big", signed=True) for key, _ in rows if len(key) >= _LEDGER_BYTES)
         return np.fromiter((key for key in keys if key >= 0), np.int64)
@@ -559,4 +559,4 @@ def read_known_ledgers(bookie: Bookie) -> Array | None:
     if not indexes or not all(is_rocksdb(index / LOCATIONS) for index in indexes):
         return None
     databases = [path for index in indexes if is_rocksdb(path := index / LEDGERS)]
-    return np.concatenate([np.zeros(0, np.int64), *(read_ledger_ids(path, []) for path in databases)])
+    return np.concatenate([np.zeros(0, np.int64), *(read_ledger_ids(path, [], to_damage=True) for path in databases)])

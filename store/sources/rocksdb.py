@@ -108,13 +108,16 @@ def take_lock(take: Callable[[int, int], object], descriptor: int, path: Path) -
 
 
 @contextmanager
-def open_for_reading(directory: Path, problems: list[str] | None = None) -> Iterator[Iterator[tuple[bytes, bytes]]]:
+def open_for_reading(
+    directory: Path, problems: list[str] | None = None, *, to_damage: bool = False
+) -> Iterator[Iterator[tuple[bytes, bytes]]]:
     """Open a RocksDB and return its (key, value) pairs in key order; nothing is written in its directory.
 
     A write-ahead log that is cut or damaged is read as far as possible and added to ``problems``; a damaged or missing
-    table raises MetadataCorrupt. (A secondary instance would take a missing table for an empty database.)
+    table raises MetadataCorrupt. (A secondary instance would take a missing table for an empty database.) ``to_damage``:
+    as in ``open_links``.
     """
-    with rocksopen.open_links(directory, [] if problems is None else problems) as database:
+    with rocksopen.open_links(directory, [] if problems is None else problems, to_damage=to_damage) as database:
         yield rocksopen.iter_pairs(database)
 
 

@@ -13,6 +13,7 @@ import struct
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -38,6 +39,8 @@ Pairs = Iterator[tuple[bytes, bytes]]
 CONFIG_FILE = "rocksdict-config.json"
 """A file that rocksdict creates where it opens a database."""
 
+UNREAD_CHANGES = "a server that opens the database loses the changes there, and all later ones"
+
 _SCRATCH = re.compile(r"[^\s:]*/pulsar-admin-[^/]+/files")
 _BATCH_HEAD = struct.Struct(
     "<Q"  # sequence number of the first change
@@ -50,8 +53,13 @@ _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ESTALE
 
 
 @contextmanager
-def open_links(directory: Path, problems: list[str]) -> Iterator[Any]:  # Any: rocksdict has no stubs
+def open_links(
+    directory: Path, problems: list[str], *, to_damage: bool = False
+) -> Iterator[Any]:  # Any: rocksdict has no stubs
     """Open a RocksDB for reading through links to its files; losses are added to ``problems``.
+
+    ``to_damage``: only what its server finds, which reads a write-ahead log up to the first damaged record, and no later
+    log (``kPointInTimeRecovery``, RocksDB's default).
 
     A process that has it open replaces files, and appends to them, while they are linked and read: that looks like
     damage. So if anything is wrong and the files have changed meanwhile, they are linked and read again. Once it is
@@ -64,7 +72,7 @@ def open_links(directory: Path, problems: list[str]) -> Iterator[Any]:  # Any: r
             with ExitStack() as attempt:
                 try:
                     links = attempt.enter_context(database_directory())
-                    link_files(directory, links, linked)
+                    link_files(directory, links, linked, to_damage=to_damage)
                     database = attempt.enter_context(_open_strictly(links, directory, linked))
                 except (MetadataCorrupt, NotWritable):
                     if left and file_states(directory) != before:
@@ -100,10 +108,18 @@ def database_directory() -> Iterator[Path]:
         yield inside
 
 
-def link_files(directory: Path, links: Path, problems: list[str], tables: frozenset[str] | None = None) -> None:
-    """Fill a directory with links to a RocksDB's files; a damaged log is copied up to its complete records, with a text in ``problems``.
+def link_files(
+    directory: Path,
+    links: Path,
+    problems: list[str],
+    tables: frozenset[str] | None = None,
+    *,
+    to_damage: bool = False,
+) -> None:
+    """Fill a directory with links to a RocksDB's files; of a damaged log the complete records are copied, with a text in ``problems``.
 
     With ``tables``, for a database that is to be written: only those tables, and copies of all other files.
+    ``to_damage``: as in ``open_links``.
     """
     if not (directory / "CURRENT").is_file():
         raise SourceNotFound(f"{directory} is not a RocksDB: it has no CURRENT", path=str(directory))
@@ -136,9 +152,14 @@ def link_files(directory: Path, links: Path, problems: list[str], tables: frozen
             text = f"{file}: the write-ahead log ends within a record: that change is lost, and any after it"
         else:
             places = counted(its_flaws[Flaw.DAMAGED], "damaged place")
-            text = f"{file}: {places} in the write-ahead log: the changes there are lost, later ones were read"
+            lost = UNREAD_CHANGES if to_damage else "the changes there are lost, later ones were read"
+            text = f"{file}: {places} in the write-ahead log: {lost}"
         problems.append(text)
-        _write_whole_records(file, links)
+        _write_whole_records(file, links, to_damage=to_damage)
+        if to_damage and its_flaws[Flaw.DAMAGED]:
+            for later in (one for one in files if one.suffix == ".log" and one.name > file.name):
+                remove_file(links / later.name)
+            break
 
 
 def _count_flaws(log: Path) -> Counter[Flaw]:
@@ -150,9 +171,12 @@ def _count_flaws(log: Path) -> Counter[Flaw]:
         raise_read_error(error, log)
 
 
-def _write_whole_records(log: Path, links: Path) -> None:
+def _write_whole_records(log: Path, links: Path, *, to_damage: bool = False) -> None:
     with open(log, "rb") as file, create_file(links / log.name, durable=False) as out:
-        out.writelines(encode_log(record for record in iter_log_records(file) if isinstance(record, bytes)))
+        records = iter_log_records(file)
+        if to_damage:
+            records = takewhile(lambda record: isinstance(record, bytes), records)
+        out.writelines(encode_log(record for record in records if isinstance(record, bytes)))
 
 
 def _replayed(links: Path, logs: list[Path], shown: Path) -> list[Path]:

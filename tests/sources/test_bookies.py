@@ -255,5 +255,5 @@ def test_ledgers_of_a_bookie_begin_at_0(monkeypatch: pytest.MonkeyPatch) -> None
 
     keys = [number.to_bytes(8, "big", signed=True) for number in (0, -1, 5)]
     rows = [(key, b"") for key in (*keys, b"short", keys[2] + b"longer")]
-    monkeypatch.setattr(index_places, "open_for_reading", lambda database, problems: nullcontext(rows))
+    monkeypatch.setattr(index_places, "open_for_reading", lambda *_, **__: nullcontext(rows))
     assert index_places.read_ledger_ids(Path(), []).tolist() == [0, 5, 5]

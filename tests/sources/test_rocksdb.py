@@ -182,8 +182,8 @@ def test_files_that_go_between_being_linked_and_opened(tmp_path: Path, monkeypat
     rows, before = rocksdb_rows(source), [*source.glob("*.sst")]
     link, linked = rocksopen.link_files, []
 
-    def link_and_compact(directory: Path, links: Path, problems: list[str]) -> None:
-        link(directory, links, problems)
+    def link_and_compact(directory: Path, links: Path, problems: list[str], **options: bool) -> None:
+        link(directory, links, problems, **options)
         linked.append(len([*links.iterdir()]))
         if len(linked) == 1:
             with open_database(source, Options(raw_mode=True), AccessType.read_write(), source) as database:
@@ -204,7 +204,7 @@ def test_damage_of_files_that_nobody_writes_is_told_at_once(tmp_path: Path, monk
     flip(source / LOG, 20_000)
     linked = []
     link = rocksopen.link_files
-    monkeypatch.setattr(rocksopen, "link_files", lambda *args: (linked.append(1), link(*args)))
+    monkeypatch.setattr(rocksopen, "link_files", lambda *args, **options: (linked.append(1), link(*args, **options)))
     problems: list[str] = []
     with open_for_reading(source, problems):
         assert (len(problems), len(linked)) == (1, 1)
