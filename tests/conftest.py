@@ -21,6 +21,7 @@ from pulsar_admin.store.names import shell_word
 from pulsar_admin.typable import PROGRAM
 from tests.both_ways import run_kernels_both_ways
 from tests.soundness import damages_stores, stores_stay_sound
+from tests.stores import copied
 from tests.worlds import changed_oracles, copy_tree, world
 
 __all__ = ["damages_stores", "stores_stay_sound"]
@@ -223,6 +224,12 @@ def without_carried(words: Sequence[str], text: str) -> str:
             shown = shell_word(os.path.abspath(given[option]) if is_path else given[option])
             text = text.replace(f"{PROGRAM} {option} {shown} ", f"{PROGRAM} ")
     return text
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    """A store of the test's own, of the world ``small``, which it may change."""
+    return copied("small", "clean", tmp_path)
 
 
 @pytest.fixture(scope="session")

@@ -15,7 +15,7 @@ from pulsar_admin.store.names import parse_namespace, parse_topic
 from pulsar_admin.store.transfer.ensemble_export import _holds
 from tests.conftest import Cli
 from tests.fake_zookeeper import FakeZooKeeper, Znode
-from tests.stores import copied, imported, lose_nodes, nodes_of, read_rows, values_of
+from tests.stores import imported, lose_nodes, nodes_of, read_rows, values_of
 
 PLAIN = "/managed-ledgers/public/default/persistent/plain"
 SKIP = "topics skip public/default/plain -s half -n 2"
@@ -26,11 +26,6 @@ CHANGES = (
     "tenants update acme --admin-roles ops,dev",
 )
 WRITTEN = {f"{PLAIN}/half": "update", f"{PLAIN}/made": "create", f"{PLAIN}/never": "delete"}
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Path:
-    return copied("small", "clean", tmp_path)
 
 
 def change(cli: Cli, store: Path, *commands: str) -> None:

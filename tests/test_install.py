@@ -48,7 +48,6 @@ def _built(target: Path, what: str, root: Path = ROOT) -> Path:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel of this checkout."""
     return _built(tmp_path_factory.mktemp("wheel"), "wheel")
 
 

@@ -540,7 +540,6 @@ def test_an_entry_log_of_a_bookie_of_every_storage(kind: str, tmp_path: Path, cl
 
 
 def _past_the_end(place: bytes) -> bytes:
-    """Return a row's place in the same log, past its end."""
     return place[:4] + b"\x7f\xff\xff\xff" if any(place) else place
 
 

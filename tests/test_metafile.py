@@ -33,7 +33,6 @@ TXN_AT = 16 + 128  # of the transaction in a meta page: behind the page's header
 
 
 def changed(tmp_path: Path, cli: Cli, changes: int = 2) -> Path:
-    """Return a store with changes."""
     path = narrow_copy(tmp_path)
     for number in range(changes):
         change(path, cli, number + 1)
@@ -41,7 +40,6 @@ def changed(tmp_path: Path, cli: Cli, changes: int = 2) -> Path:
 
 
 def change(path: Path, cli: Cli, entry: int) -> None:
-    """Move a cursor to ENTRY."""
     assert cli("--store", path, "topics", "reset-cursor", TOPIC, "-s", "half", "-m", f"9:{entry}").exit_code == 0
 
 

@@ -60,6 +60,7 @@ from tests.altering import RawRow, alter, alter_branch_keys, raw_rows
 from tests.at_bounds import LONG, Answers, N, Texts, asking
 from tests.conftest import Cli
 from tests.crash.killing import killing
+from tests.nacks.test_bitmaps import crc32c
 from tests.soundness import assert_sound
 from tests.stores import imported, in_store, narrow_copy, read_rows, write_rows
 from tests.worlds import GOLDEN, assert_unchanged, scratch_copy, unpack, world
@@ -81,7 +82,6 @@ ANSWERS = (
 
 
 def unpacked(archive: Path, folder: Path) -> Path:
-    """Return the store of ARCHIVE, unpacked into FOLDER."""
     unpack(archive, folder)
     return folder / "pulsar-store"
 
@@ -97,16 +97,6 @@ def new(old: Path) -> Path:
     """The same store, its rows with digests."""
     in_store(old, lambda opened: opened.add_digests())
     return old
-
-
-def crc32c(data: bytes) -> int:
-    """CRC-32C, bit by bit (RFC 3720, appendix B.4), for digests that nothing of ours computed."""
-    crc = 0xFFFFFFFF
-    for byte in data:
-        crc ^= byte
-        for _ in range(8):
-            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
-    return crc ^ 0xFFFFFFFF
 
 
 def rows_of(path: Path) -> dict[tuple[str, bytes], bytes]:

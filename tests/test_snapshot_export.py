@@ -5,24 +5,17 @@ import zlib
 from io import BytesIO
 from pathlib import Path
 
-import pytest
-
 from pulsar_admin.store.codec.zookeeper import Snapshot, decode_snapshot
 from pulsar_admin.store.db.files import METADATA_FILE_ID, Damage, put_damage
 from pulsar_admin.store.db.tree import Node, iter_nodes
 from pulsar_admin.store.sources.zookeeper import read_snapshot
 from tests.conftest import Cli
-from tests.stores import copied, put_node, read_rows, write_rows
+from tests.stores import put_node, read_rows, write_rows
 from tests.worlds import assert_unchanged
 from tests.zookeeper_files import read_zookeeper_nodes
 
 SKIP = ("topics", "skip", "public/default/plain", "-s", "half", "-n", "2")
 COMPACT = ("compaction", "run", "acme/orders/compacted", "--format", "legacy", "--from-start")
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Path:
-    return copied("small", "clean", tmp_path)
 
 
 def export(store: Path, target: Path, *options: str) -> tuple[object, ...]:

@@ -20,7 +20,6 @@ HARNESS = {"pulsar_admin.cli", "pulsar_admin.options"}
 
 
 def modules_of(frame: FrameType | None) -> set[str]:
-    """Return the modules of a frame and of those that called it."""
     names = set()
     while frame is not None:
         names.add(str(frame.f_globals.get("__name__", "")))

@@ -44,7 +44,6 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def lost(made: Path, tmp_path: Path, cli: Cli, damages_stores: None) -> Path:
-    """Its store."""
     assert cli.on(tmp_path / "s", f"store import standalone {made} -q").exit_code == 0
     return tmp_path / "s"
 

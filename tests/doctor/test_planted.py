@@ -19,7 +19,7 @@ from pulsar_admin.store.rules import storage, topics
 from pulsar_admin.store.rules.finding import Finding, Severity
 from tests.conftest import Cli
 from tests.doctor.test_checked import told
-from tests.stores import NOW_MS, change_value, copied, imported, put_node, read_rows
+from tests.stores import NOW_MS, change_value, imported, put_node, read_rows
 from tests.worlds import oracle
 
 PLAIN = "persistent://public/default/plain"
@@ -44,11 +44,6 @@ def the_one(found: list[Finding]) -> Finding:
     return found[0]
 
 
-@pytest.fixture
-def store_path(tmp_path: Path) -> Path:
-    return copied("small", "clean", tmp_path)
-
-
 @cache
 def told_of_clean() -> list[Finding]:
     """What is told of every copy of the clean store that nothing was planted in."""
@@ -63,7 +58,7 @@ def before() -> list[Finding]:
 # -- clocks, TTL, delays --------------------------------------------------------------------------------------------------
 
 
-def test_a_ledger_closed_in_the_future(store_path: Path, before: list[Finding], damages_stores: None) -> None:
+def test_a_ledger_closed_in_the_future(store: Path, before: list[Finding], damages_stores: None) -> None:
     def later(value: bytes) -> bytes:
         managed = decode_managed_ledger(value, "test")
         first, *rest = managed.ledgers
@@ -71,8 +66,8 @@ def test_a_ledger_closed_in_the_future(store_path: Path, before: list[Finding], 
             replace(managed, ledgers=(replace(first, timestamp_ms=NOW_MS + 30 * DAY_MS), *rest)), value
         )
 
-    change_value(store_path, PLAIN_PATH, later)
-    found = the_one([one for one in new_in(store_path, before) if one.code == "ledger-closed-in-future"])
+    change_value(store, PLAIN_PATH, later)
+    found = the_one([one for one in new_in(store, before) if one.code == "ledger-closed-in-future"])
     assert (found.severity, found.where, found.at_stake_bytes) == (Severity.WARNING, PLAIN, 3987)
     assert found.evidence == {"topic": PLAIN, "ledgers": 1, "bytes": 3987}
 
@@ -91,9 +86,9 @@ def test_a_ttl_that_the_future_blocks() -> None:
     assert found.evidence["time"] == published_ms > now_ms
 
 
-def test_a_ttl_shorter_than_delays(store_path: Path, before: list[Finding], cli: Cli) -> None:
-    cli.done("--store", store_path, "namespaces", "set-message-ttl", "acme/delayed", "-ttl", "60")
-    found = new_in(store_path, before)
+def test_a_ttl_shorter_than_delays(store: Path, before: list[Finding], cli: Cli) -> None:
+    cli.done("--store", store, "namespaces", "set-message-ttl", "acme/delayed", "-ttl", "60")
+    found = new_in(store, before)
     assert {one.code for one in found} == {"delay-beyond-ttl"}
     status = oracle("small")["topics"]["acme/delayed/reminders"]["internal_stats"]["cursors"]
     assert {one.evidence["subscription"] for one in found} == set(status)
@@ -101,8 +96,8 @@ def test_a_ttl_shorter_than_delays(store_path: Path, before: list[Finding], cli:
     assert sent
     assert all(one.severity is Severity.WARNING and one.at_stake_messages > 0 for one in found)
     # What delays no longer than the TTL is no conflict.
-    cli.done("--store", store_path, "namespaces", "set-message-ttl", "acme/delayed", "-ttl", "99999999")
-    assert new_in(store_path, before) == []
+    cli.done("--store", store, "namespaces", "set-message-ttl", "acme/delayed", "-ttl", "99999999")
+    assert new_in(store, before) == []
 
 
 # -- quotas, acknowledgements -----------------------------------------------------------------------------------------------
@@ -117,10 +112,10 @@ def test_a_ttl_shorter_than_delays(store_path: Path, before: list[Finding], cli:
     ],
 )
 def test_a_backlog_over_its_quota(
-    words: tuple[str, ...], does: str, store_path: Path, before: list[Finding], cli: Cli
+    words: tuple[str, ...], does: str, store: Path, before: list[Finding], cli: Cli
 ) -> None:
-    cli.done("--store", store_path, "namespaces", "set-backlog-quota", "public/default", *words)
-    found = new_in(store_path, before)
+    cli.done("--store", store, "namespaces", "set-backlog-quota", "public/default", *words)
+    found = new_in(store, before)
     assert {one.code for one in found} == {"backlog-over-quota"}
     mine = next(one for one in found if one.evidence["topic"] == PLAIN)
     assert does in mine.message
@@ -129,39 +124,39 @@ def test_a_backlog_over_its_quota(
         assert mine.evidence["backlogBytes"] == stats["backlogSize"]
 
 
-def test_a_backlog_below_its_quota(store_path: Path, before: list[Finding], cli: Cli) -> None:
+def test_a_backlog_below_its_quota(store: Path, before: list[Finding], cli: Cli) -> None:
     words = ("-l", "10G", "-p", "consumer_backlog_eviction")
-    assert cli("--store", store_path, "namespaces", "set-backlog-quota", "public/default", *words).exit_code == 0
-    assert new_in(store_path, before) == []
+    assert cli("--store", store, "namespaces", "set-backlog-quota", "public/default", *words).exit_code == 0
+    assert new_in(store, before) == []
 
 
 @pytest.mark.usefixtures("damages_stores")
-def test_one_hole_that_pins_ledgers(store_path: Path, before: list[Finding], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_hole_that_pins_ledgers(store: Path, before: list[Finding], monkeypatch: pytest.MonkeyPatch) -> None:
     end = Position(47, -1)
     held = CursorInfo(-1, Position(9, 3), ranges=((Position(9, 4), end),))  # 9:4 alone is open
     cursors = {name: CursorInfo(-1, end) for name in SUBSCRIPTIONS}
-    set_cursors(store_path, PLAIN_PATH, {**cursors, "half": held})
-    found = the_one([one for one in new_in(store_path, before) if one.code == "ack-hole-pins-ledgers"])
+    set_cursors(store, PLAIN_PATH, {**cursors, "half": held})
+    found = the_one([one for one in new_in(store, before) if one.code == "ack-hole-pins-ledgers"])
     ledgers = oracle("small")["topics"]["public/default/plain"]["internal_info"]["ledgers"]
     sizes = [one["size"] for one in ledgers if 9 < one["ledgerId"] < 47]
     assert (found.where, found.severity) == (f"{PLAIN} half", Severity.NOTE)
     assert (found.evidence["position"], found.evidence["ledgers"]) == ("9:4", len(sizes))
     assert found.at_stake_bytes == sum(sizes)
     monkeypatch.setattr(topics, "PINNED_BYTES", sum(sizes))
-    assert {one.severity for one in told(store_path) if one.code == found.code} == {Severity.WARNING}
-    set_cursors(store_path, PLAIN_PATH, {"never": CursorInfo(-1, Position(9, -1))})  # needs them all
-    assert not [one for one in told(store_path) if one.code == found.code]
+    assert {one.severity for one in told(store) if one.code == found.code} == {Severity.WARNING}
+    set_cursors(store, PLAIN_PATH, {"never": CursorInfo(-1, Position(9, -1))})  # needs them all
+    assert not [one for one in told(store) if one.code == found.code]
 
 
-def test_more_ranges_than_a_broker_stores(store_path: Path, before: list[Finding], damages_stores: None) -> None:
+def test_more_ranges_than_a_broker_stores(store: Path, before: list[Finding], damages_stores: None) -> None:
     def with_ranges(count: int) -> CursorInfo:
         ranges = tuple((Position(8, 2 * one), Position(8, 2 * one + 1)) for one in range(count))
         return CursorInfo(-1, Position(9, 3), ranges=ranges)
 
-    set_cursors(store_path, PLAIN_PATH, {"half": with_ranges(9_999)})
-    assert not [one for one in told(store_path) if one.code == "ack-ranges-at-limit"]
-    set_cursors(store_path, PLAIN_PATH, {"half": with_ranges(10_000)})
-    found = the_one([one for one in new_in(store_path, before) if one.code == "ack-ranges-at-limit"])
+    set_cursors(store, PLAIN_PATH, {"half": with_ranges(9_999)})
+    assert not [one for one in told(store) if one.code == "ack-ranges-at-limit"]
+    set_cursors(store, PLAIN_PATH, {"half": with_ranges(10_000)})
+    found = the_one([one for one in new_in(store, before) if one.code == "ack-ranges-at-limit"])
     assert found.where == f"{PLAIN} half"
 
 
@@ -169,16 +164,16 @@ def test_more_ranges_than_a_broker_stores(store_path: Path, before: list[Finding
 
 
 @pytest.mark.usefixtures("damages_stores")
-def test_a_compaction_that_nobody_repeats(store_path: Path, before: list[Finding], cli: Cli) -> None:
+def test_a_compaction_that_nobody_repeats(store: Path, before: list[Finding], cli: Cli) -> None:
     """`__compaction` stands at the beginning of a topic whose subscriptions are at its end."""
-    set_cursors(store_path, PLAIN_PATH, {name: CursorInfo(-1, Position(47, -1)) for name in SUBSCRIPTIONS})
+    set_cursors(store, PLAIN_PATH, {name: CursorInfo(-1, Position(47, -1)) for name in SUBSCRIPTIONS})
     info = encode_cursor_info(CursorInfo(-1, Position(9, 24), properties={}))
-    put_node(store_path, f"{PLAIN_PATH}/__compaction", info)
-    found = the_one([one for one in new_in(store_path, before) if one.code == "compaction-stale"])
+    put_node(store, f"{PLAIN_PATH}/__compaction", info)
+    found = the_one([one for one in new_in(store, before) if one.code == "compaction-stale"])
     ledgers = oracle("small")["topics"]["public/default/plain"]["internal_info"]["ledgers"]
     assert found.at_stake_bytes == sum(one["size"] for one in ledgers if 9 < one["ledgerId"] < 47)
-    assert cli("--store", store_path, "topics", "set-compaction-threshold", PLAIN, "-t", "1K").exit_code == 0
-    assert not [one for one in told(store_path) if one.code == "compaction-stale"]
+    assert cli("--store", store, "topics", "set-compaction-threshold", PLAIN, "-t", "1K").exit_code == 0
+    assert not [one for one in told(store) if one.code == "compaction-stale"]
 
 
 @pytest.mark.parametrize(
@@ -196,7 +191,7 @@ def test_ledgers_of_odd_sizes(
     entries: int,
     size_bytes: int,
     expected: set[str],
-    store_path: Path,
+    store: Path,
     before: list[Finding],
     damages_stores: None,
 ) -> None:
@@ -204,9 +199,9 @@ def test_ledgers_of_odd_sizes(
         ledgers = tuple(LedgerInfo(5_000_000 + one, entries, size_bytes, NOW_MS) for one in range(count))
         return encode_managed_ledger(replace(decode_managed_ledger(value, "test"), ledgers=ledgers), value)
 
-    change_value(store_path, PLAIN_PATH, listed)
+    change_value(store, PLAIN_PATH, listed)
     ours = {"ledgers-tiny", "ledger-huge", "ledger-list-large"}
-    found = [one for one in new_in(store_path, before) if one.code in ours]
+    found = [one for one in new_in(store, before) if one.code in ours]
     assert {one.code for one in found} == expected
     for one in found:
         if one.code == "ledgers-tiny":
@@ -214,24 +209,24 @@ def test_ledgers_of_odd_sizes(
 
 
 def test_a_list_of_ledgers_near_what_zookeeper_takes(
-    store_path: Path, before: list[Finding], monkeypatch: pytest.MonkeyPatch, damages_stores: None
+    store: Path, before: list[Finding], monkeypatch: pytest.MonkeyPatch, damages_stores: None
 ) -> None:
     def listed(value: bytes) -> bytes:
         ledgers = tuple(LedgerInfo(5_000_000 + one, 100, 10, NOW_MS) for one in range(1_001))
         return encode_managed_ledger(replace(decode_managed_ledger(value, "test"), ledgers=ledgers), value)
 
-    change_value(store_path, PLAIN_PATH, listed)
-    assert not [one for one in new_in(store_path, before) if one.code == "ledger-list-large"]
-    size = read_rows(store_path, lambda txn: len(read_node(txn, PLAIN_PATH).value))
+    change_value(store, PLAIN_PATH, listed)
+    assert not [one for one in new_in(store, before) if one.code == "ledger-list-large"]
+    size = read_rows(store, lambda txn: len(read_node(txn, PLAIN_PATH).value))
     monkeypatch.setattr(topics, "NODE_BYTES", size * 2 + 1)
-    assert not [one for one in told(store_path) if one.code == "ledger-list-large"]
+    assert not [one for one in told(store) if one.code == "ledger-list-large"]
     for limit, severity in (
         (size * 2, Severity.WARNING),
         (size * 10 // 9 + 1, Severity.WARNING),
         (size * 10 // 9, Severity.CRITICAL),
     ):
         monkeypatch.setattr(topics, "NODE_BYTES", limit)
-        found = the_one([one for one in told(store_path) if one.code == "ledger-list-large"])
+        found = the_one([one for one in told(store) if one.code == "ledger-list-large"])
         assert (found.severity, found.evidence["nodeBytes"]) == (severity, size)
 
 
@@ -256,20 +251,20 @@ def test_a_list_of_ledgers_near_what_zookeeper_takes(
     ],
 )
 def test_ledgers_that_nothing_references(
-    claims: dict[str, bytes], code: str, store_path: Path, before: list[Finding], damages_stores: None
+    claims: dict[str, bytes], code: str, store: Path, before: list[Finding], damages_stores: None
 ) -> None:
     counts = {one.code: one.evidence["ledgers"] for one in before if one.code == code}
-    put_node(store_path, ledger_path(4_000_000), encode_ledger_metadata(closed_ledger("127.0.0.1:3181", 0, 0, claims)))
-    found = the_one([one for one in told(store_path) if one.code == code])
+    put_node(store, ledger_path(4_000_000), encode_ledger_metadata(closed_ledger("127.0.0.1:3181", 0, 0, claims)))
+    found = the_one([one for one in told(store) if one.code == code])
     assert found.evidence["ledgers"] == counts.get(code, 0) + 1
     if code not in counts:
         assert found.evidence["ledgerIds"] == [4_000_000]
 
 
-def test_nothing_is_called_leaked_where_metadata_is_damaged(store_path: Path, damages_stores: None) -> None:
+def test_nothing_is_called_leaked_where_metadata_is_damaged(store: Path, damages_stores: None) -> None:
     """The ledgers of a topic whose list cannot be read look as if nothing referenced them."""
-    change_value(store_path, PLAIN_PATH, lambda _: b"\xff")
-    found = {one.code for one in told(store_path)}
+    change_value(store, PLAIN_PATH, lambda _: b"\xff")
+    found = {one.code for one in told(store)}
     assert "topic-unreadable" in found
     assert not [code for code in found if code.startswith("leaked")]
     assert "ledgers-unreferenced" in found

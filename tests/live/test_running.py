@@ -8,13 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from pulsar_admin.store.db.blocks import Block
-from pulsar_admin.store.db.environment import open_store
-from pulsar_admin.store.model.reader import open_reader
 from tests.conftest import Cli
 from tests.live.broker import BASE_SETTINGS, Broker, wait_until
 from tests.live.distribution import find_distribution
 from tests.live.producing import open_client
+from tests.test_running_bookie import held
 
 pytestmark = pytest.mark.live
 SETTINGS = {
@@ -59,17 +57,6 @@ def writing(service_url: str) -> Iterator[Writing]:
         thread.join()
 
 
-def known(store: Path, *, reads: bool) -> set[tuple[int, int]]:
-    """Return the entries that the store knows; with READS each is read."""
-    found: set[tuple[int, int]] = set()
-    with open_reader(open_store(store)) as reader:
-        for key, value in reader.txn.items("entries"):
-            block = Block(key, value)
-            found |= {(block.ledger_id, block.entry_id(number)) for number in range(len(block))}
-        assert not reads or all(reader.read(*entry) for entry in found)
-    return found
-
-
 def test_ten_imports_beside_a_real_bookie(tmp_path: Path, cli: Cli) -> None:
     with Broker(find_distribution(), tmp_path / "pulsar", SETTINGS) as broker:
         broker.start()
@@ -81,7 +68,7 @@ def test_ten_imports_beside_a_real_bookie(tmp_path: Path, cli: Cli) -> None:
                 store, before = tmp_path / f"store-{number}", [*writer.confirmed]
                 done = cli.done("--store", store, "store", "import", "standalone", broker.data, *how, "-o", "json")
                 assert (done.json["problems"], done.json["doubts"], done.json["undecodableValues"]) == (0, [], 0)
-                assert {*before} <= known(store, reads=bool(how))
+                assert {*before} <= held(store, reads=bool(how))
         broker.stop()
         assert cli("--store", tmp_path / "store-2", "store", "refresh").exit_code == 0
-        assert {*writer.confirmed} <= known(tmp_path / "store-2", reads=True)
+        assert {*writer.confirmed} <= held(tmp_path / "store-2", reads=True)

@@ -51,11 +51,6 @@ PLANNED: dict[str, tuple[str, ...]] = {
 }
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Path:
-    return copied("small", "clean", tmp_path)
-
-
 def _plan(cli: Cli, store: Path, name: str = "reset") -> tuple[Path, Json]:
     file = store.parent / "a.plan"
     cli.done("--store", store, "--now", NOW, *PLANNED[name], "--plan", file)

@@ -79,7 +79,6 @@ Entry = tuple[int, int]
 
 
 def entries_of(topic: Topic) -> list[Entry]:
-    """Every entry of TOPIC, in order."""
     return [(entry.ledger_id, entry.entry_id) for entry in topic.iter_positions(topic.first_position)]
 
 

@@ -125,7 +125,6 @@ def test_topics_that_are_hard_to_tell_apart(cli: Cli, tmp_path: Path) -> None:
 
 
 def _apart(chains: Chains, topics: dict[int, str]) -> set[str]:
-    """Return the topics that are in several groups."""
     groups = [{topics[one] for one in group.ledger_ids if one in topics} for group in chains.groups]
     return {name for name in topics.values() if sum(name in group for group in groups) > 1}
 

@@ -17,6 +17,7 @@ from pulsar_admin.store.model.reader import EntryReader, open_reader
 from pulsar_admin.store.model.topics import read_topic
 from pulsar_admin.store.names import parse_topic
 from tests.conftest import Cli
+from tests.recovery.test_undelete import messages_of
 from tests.stores import copied
 from tests.worlds import CLUSTER, oracle
 
@@ -59,24 +60,19 @@ def _topic(reader: EntryReader, last: int) -> Step:
     return put_value_step(reader.txn, name.path, value, 0)
 
 
-def messages_of(cli: Cli, store: Path) -> dict[tuple[int, int], str]:
-    rows = cli("--store", store, "topics", "read", TOPIC, "-o", "jsonl").json_lines
-    return {(row["ledgerId"], row["entryId"]): row["sha1"] for row in rows}
-
-
 def test_acknowledged_entries_come_back(cli: Cli, tmp_path: Path) -> None:
     store = copied(CLUSTER, "crashed", tmp_path)
-    whole = messages_of(cli, store)
+    whole = messages_of(cli, store, TOPIC)
     sent = {tuple(row["id"][:2]): row["sha1"] for row in oracle(CLUSTER)["sent"] if row["topic"].endswith(TOPIC)}
     assert whole.items() <= sent.items()
     shorten(store, 36)
-    assert whole.keys() - messages_of(cli, store).keys() == {(LEDGER, 37), (LEDGER, 38), (LEDGER, 39)}
+    assert whole.keys() - messages_of(cli, store, TOPIC).keys() == {(LEDGER, 37), (LEDGER, 38), (LEDGER, 39)}
     tried = cli("--store", store, "ledgers", "restore", "--extend", "--dry-run")
     # Entry 39 carries 38 as the last that was acknowledged; it has itself as many copies as the ack quorum.
     assert "3 entries after its end were acknowledged: 2 by a later entry, 1 by copies" in tried.stdout
     assert "subscriptions that are past them do not get them unless they are reset: " in tried.stdout
     cli("--store", store, "ledgers", "restore", "--extend")
-    assert messages_of(cli, store) == whole
+    assert messages_of(cli, store, TOPIC) == whole
     info = cli("--store", store, "-o", "json", "ledgers", "info", str(LEDGER)).json
     assert (info["lastEntryId"], info["size"]) == (39, info["indexed"]["payloadBytes"])
     assert cli("--store", store, "ledgers", "restore", "--extend").exit_code == 5
@@ -93,7 +89,7 @@ def test_what_is_not_proven_stays_out(cli: Cli, tmp_path: Path, last: int) -> No
         assert "1 entry more is not proven to be acknowledged" in result.stderr
     else:
         assert "1 entry after its end was acknowledged: 1 by a later entry, 0 by copies" in result.stdout
-        assert max(entry for ledger, entry in messages_of(cli, store) if ledger == LEDGER) == 38
+        assert max(entry for ledger, entry in messages_of(cli, store, TOPIC) if ledger == LEDGER) == 38
 
 
 def test_what_was_sent_again_stays_out(cli: Cli, tmp_path: Path) -> None:
@@ -116,4 +112,4 @@ def test_what_was_sent_again_stays_out(cli: Cli, tmp_path: Path) -> None:
     result = cli("--store", store, "ledgers", "restore", "--extend", str(LEDGER))
     assert "1 entry after its end was acknowledged: 1 by a later entry" in result.stdout
     assert "1 entry more is in the next ledger again, and not restored" in result.stdout
-    assert max(entry for ledger, entry in messages_of(cli, store) if ledger == LEDGER) == 38
+    assert max(entry for ledger, entry in messages_of(cli, store, TOPIC) if ledger == LEDGER) == 38

@@ -70,7 +70,6 @@ def test_quiet_topics_beside_damaged_ones(seed: int, tmp_path: Path, monkeypatch
 
 
 def damage_drawn(store: Path, draw: random.Random) -> None:
-    """Damage some rows of STORE that DRAW draws."""
     write_rows(store, lambda txn: [_damage(txn, draw, *row) for row in _drawn(txn, draw)])
 
 

@@ -78,7 +78,6 @@ def reference(data: bytes, kind: Kind) -> list[tuple[int, int, int, int]]:
 
 @cache
 def reference_of(path: Path, kind: Kind) -> list[tuple[int, int, int, int]]:
-    """``reference`` of a recorded file."""
     return reference(path.read_bytes(), kind)
 
 

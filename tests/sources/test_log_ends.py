@@ -46,7 +46,6 @@ def borders(log: Path) -> list[int]:
 
 
 def zero(log: Path, begin: int, end: int | None = None) -> None:
-    """Zero LOG from BEGIN on."""
     raw = log.read_bytes()
     end = len(raw) if end is None else end
     log.write_bytes(raw[:begin] + bytes(end - begin) + raw[end:])
