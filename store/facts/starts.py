@@ -81,6 +81,7 @@ class Start(Enum):
     LAYOUT = auto()
     OTHER_LAYOUT = auto()
     ROCKSDB = auto()
+    ROCKSDB_LOG = auto()
 
 
 class Refusal(Enum):
@@ -231,7 +232,7 @@ def _why_unreadable(database: Path) -> tuple[str, bool]:
                 check_pairs(opened)
         except MetadataCorrupt as error:
             return error.message, opens
-    return next((text for text in problems if text.endswith(UNREAD_CHANGES)), ""), True
+    return next((text for text in problems if UNREAD_CHANGES in text), ""), True
 
 
 def _journal_facts(bookie: Bookie, thorough: bool) -> Iterator[StartFact]:

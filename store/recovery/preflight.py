@@ -51,7 +51,7 @@ from pulsar_admin.store.sources.index_places import read_missing_logs
 from pulsar_admin.store.sources.journals import read_replayed_entries
 from pulsar_admin.store.sources.nodes import MetadataDirectory, Source
 from pulsar_admin.store.sources.rocksdb import is_rocksdb
-from pulsar_admin.store.sources.rocksopen import database_directory
+from pulsar_admin.store.sources.rocksopen import UNREAD_CHANGES, database_directory
 from pulsar_admin.store.sources.zookeeper import Notes, ServerFiles, ZooKeeperStream, read_again
 from pulsar_admin.store.wording import Answer, counted
 
@@ -210,7 +210,10 @@ def read_preflight(known: Known, bookies: Sequence[Bookie], servers: Sequence[Se
             Path(known.name),
         ),
         rocksdb=tuple(
-            fault_of(StartFact(Start.ROCKSDB, Path("metadata store"), None, {"why": why})) for why in known.rocksdb
+            fault_of(StartFact(kind, Path("metadata store"), None, {"why": why}))
+            for kind, texts in ((Start.ROCKSDB, known.rocksdb), (Start.ROCKSDB_LOG, known.problems))
+            for why in texts
+            if kind is Start.ROCKSDB or UNREAD_CHANGES in why
         ),
     )
 

@@ -56,7 +56,8 @@ METADATA_INCOMPLETE = _NODES.row(
     "The metadata is incomplete",
     "A file of the metadata store is damaged or missing: topics, cursors or ledgers in it may be missing or "
     "outdated here.",
-    "RocksDB refuses to open a damaged database, and ZooKeeper refuses to start on a damaged snapshot or log.",
+    "RocksDB refuses to open a damaged database, but opens one with a damaged write-ahead log, without the changes after "
+    "the damage. ZooKeeper refuses to start on a damaged snapshot or log.",
     "pulsar-admin store refresh",
     "Provide intact files (from another server of the ensemble, or a backup) and refresh. Do not start bookies"
     " on this metadata: they delete what it does not list.",

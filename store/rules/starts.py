@@ -153,6 +153,7 @@ _TOLD: dict[Start, tuple[str, bool, str | Callable[[StartFact], str]]] = {
         "{where} says {layout}: a bookie that reads it lists ledgers at other paths than Pulsar's, and deletes all that it does not list",
     ),
     Start.ROCKSDB: ("metadata-file-damaged", False, "{why}"),
+    Start.ROCKSDB_LOG: ("metadata-incomplete", True, "{why}"),
 }
 """What a start meets → the code of its rule, whether the start succeeds, and the sentence."""
 
@@ -182,7 +183,7 @@ def evidence_of(fact: StartFact) -> Evidence:
         values["ledgerId"] = fact.values["ledgers"][0]
     elif fact.kind is Start.LONG_RECORD:
         values["jute"] = _jute(fact)
-    elif fact.kind is Start.ROCKSDB:
+    elif fact.kind in (Start.ROCKSDB, Start.ROCKSDB_LOG):
         mend = "pulsar-admin store clone DIR"
     elif fact.kind is Start.JOURNAL_UNKNOWN:
         mend = _LOOK_AT.format(shell_word(str(fact.where)))

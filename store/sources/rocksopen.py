@@ -40,6 +40,7 @@ CONFIG_FILE = "rocksdict-config.json"
 """A file that rocksdict creates where it opens a database."""
 
 UNREAD_CHANGES = "a server that opens the database loses the changes there, and all later ones"
+"""Part of the sentence on a damaged write-ahead log."""
 
 _SCRATCH = re.compile(r"[^\s:]*/pulsar-admin-[^/]+/files")
 _BATCH_HEAD = struct.Struct(
@@ -152,8 +153,8 @@ def link_files(
             text = f"{file}: the write-ahead log ends within a record: that change is lost, and any after it"
         else:
             places = counted(its_flaws[Flaw.DAMAGED], "damaged place")
-            lost = UNREAD_CHANGES if to_damage else "the changes there are lost, later ones were read"
-            text = f"{file}: {places} in the write-ahead log: {lost}"
+            text = f"{file}: {places} in the write-ahead log: {UNREAD_CHANGES}"
+            text += "" if to_damage else ", which were read here"
         problems.append(text)
         _write_whole_records(file, links, to_damage=to_damage)
         if to_damage and its_flaws[Flaw.DAMAGED]:

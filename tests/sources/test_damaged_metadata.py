@@ -356,6 +356,18 @@ def test_a_damaged_rocksdb_that_its_logs_replace_lacks_nothing_and_is_written_an
         assert sum(key.startswith(b"/") for key, _ in pairs) > 300
 
 
+def test_preflight_says_that_pulsar_forgets_what_comes_after_damage_in_a_log(tmp_path: Path, cli: Cli) -> None:
+    source, store = scratch_copy("small", "clean", tmp_path), tmp_path / "s"
+    flip(source / "metadata" / "000004.log", 100_000)
+    assert cli("--store", store, "store", "import", "standalone", source).exit_code == 1
+    for place in (["--store", store], []):
+        given = [] if place else ["--metadata", source / "metadata", "--bookie", source / "bookkeeper"]
+        (told,) = cli(*place, "store", "preflight", *given, "-o", "json").json["rocksdb"]
+        assert (told["code"], told["starts"]) == ("metadata-incomplete", True)
+        assert "loses the changes there, and all later ones" in told["text"]
+        assert told["cure"].endswith("store clone DIR")
+
+
 def test_a_table_that_no_log_replaces_is_named_and_the_store_is_incomplete(tmp_path: Path, cli: Cli) -> None:
     source, store = scratch_copy("small", "crashed", tmp_path), tmp_path / "s"
     metadata = source / "metadata"

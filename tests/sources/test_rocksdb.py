@@ -199,6 +199,21 @@ def test_files_that_go_between_being_linked_and_opened(tmp_path: Path, monkeypat
     assert not all(file.exists() for file in before)
 
 
+@pytest.mark.parametrize("place", [3, 20_000, 100_000, 180_000])
+def test_up_to_its_damage_a_log_is_read_as_rocksdb_reads_it(place: int, tmp_path: Path) -> None:
+    """RocksDB opens the same files with its defaults, as bookies and Pulsar do."""
+    source = scratch_copy("small", "clean", tmp_path) / "metadata"
+    flip(source / LOG, place)
+    problems: list[str] = []
+    with open_for_reading(source, problems, to_damage=True) as pairs:
+        read = dict(pairs)
+    with open_for_reading(source) as pairs:
+        assert read != dict(pairs)
+    with open_database(source, Options(raw_mode=True), AccessType.read_only(), source) as database:
+        assert read == dict(database.items())
+    assert [rocksopen.UNREAD_CHANGES in text for text in problems] == [True]
+
+
 def test_damage_of_files_that_nobody_writes_is_told_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = scratch_copy("small", "clean", tmp_path) / "metadata"
     flip(source / LOG, 20_000)
