@@ -4,7 +4,7 @@ import json
 import shlex
 import shutil
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -475,6 +475,21 @@ def test_a_cursor_whose_ledger_is_not_seen_is_not_called_lost(tmp_path: Path, cl
     assert not any("that nothing references" in one for one in status["problems"])
     key = cli(*run, "compaction", "explain", "acme/orders/compacted", "--key", "k0003")
     assert (key.exit_code, "no message has the key" in key.stderr) == (1, False)
+
+
+@pytest.mark.parametrize(("imported_", "may_go_on"), [((0,), True), ((0, 2), False)])
+def test_an_open_cursor_ledger_may_go_on_where_its_next_entry_would_be(
+    imported_: Sequence[int], may_go_on: bool, tmp_path: Path, cli: Cli
+) -> None:
+    """It has 19 entries here; the next one would be on the other two bookies, and was acknowledged by none of both or by both."""
+    source, run = world(CLUSTER) / "crashed", ("--store", tmp_path / "s")
+    given = [word for number in imported_ for word in ("--bookie", source / f"bookkeeper{number}")]
+    assert cli(*run, "store", "import", "cluster", "--zookeeper", source / "zookeeper", *given).exit_code == 0
+    asked = ("topics", "why", "public/default/plain", "-s", "crash-holes", "-o", "json")
+    told = [one["evidence"].get("cursorLedger") for one in cli(*run, *asked).json["reasons"]]
+    assert (271 in told) is may_go_on
+    found = cli(*run, "doctor", "--each", 1000, "--code", "entries-not-seen", "-o", "jsonl").json_lines
+    assert any("'crash-holes'" in row["where"] for row in found) is may_go_on
 
 
 def test_a_compacted_ledger_that_an_unseen_cursor_may_name(tmp_path: Path, cli: Cli) -> None:

@@ -18,7 +18,8 @@ from pulsar_admin.store.db.tree import find_node
 from pulsar_admin.store.errors import MetadataCorrupt, StoreError
 from pulsar_admin.store.facts import Fact, Unknown, backlogs, fact, known, transactions
 from pulsar_admin.store.model.broken import NOT_SEEN, BrokenLedger, find_broken
-from pulsar_admin.store.model.coverage import AbsentBookies, absent_of, find_absent_bookies
+from pulsar_admin.store.model.broken_beside import find_unseen_states
+from pulsar_admin.store.model.coverage import AbsentBookies, find_absent_bookies
 from pulsar_admin.store.model.cursors import (
     COMPACTION_CURSOR,
     DEDUP_CURSOR,
@@ -174,7 +175,7 @@ class SubscriptionFacts:
     @fact
     def cursor_bookies(self) -> tuple[str, ...]:
         """The bookies that are not imported and may have a newer state of the cursor."""
-        return absent_of(self.of.reader.txn, self.cursor.info.cursors_ledger_id) if self.cursor.is_incomplete else ()
+        return find_unseen_states(self.of.reader.txn, self.cursor)
 
     @fact
     def ahead(self) -> Position | None:

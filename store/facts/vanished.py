@@ -23,7 +23,7 @@ from pulsar_admin.store.errors import Refused, StoreError
 from pulsar_admin.store.facts import Unknown
 from pulsar_admin.store.history.servers import iter_logged
 from pulsar_admin.store.model.broken import NOT_SEEN, find_missing
-from pulsar_admin.store.model.coverage import absent_of
+from pulsar_admin.store.model.broken_beside import find_unseen_states
 from pulsar_admin.store.model.cursors import COMPACTION_CURSOR, iter_cursor_names, read_cursor
 from pulsar_admin.store.model.ledger_owners import claimed_paths, loose_of
 from pulsar_admin.store.model.ledgers import find_ledger, find_metadata, sorted_ledger_ids
@@ -355,4 +355,4 @@ def _view_unseen_on(reader: EntryReader, name: TopicName) -> tuple[str, ...] | N
     ledger_id = cursor.state.properties.get(COMPACTED_LEDGER)
     if ledger_id is not None and any(one.kind is OwnerKind.COMPACTED for one in find_owners(reader.txn, ledger_id)):
         return None
-    return absent_of(reader.txn, cursor.info.cursors_ledger_id) if cursor.is_incomplete else ()
+    return find_unseen_states(reader.txn, cursor)

@@ -24,16 +24,28 @@ def find_broken_beside(txn: Txn, topic: topics.Topic) -> tuple[str, ...]:
     return (*lost, *find_lost_events(txn, topic.name))
 
 
-def unseen_position(txn: Txn, cursor: Cursor) -> str:
-    """Return that the position of ``cursor`` is unknown, if a bookie that is not imported may have its newest state; else ""."""
-    if not cursor.is_incomplete:
-        return ""
-    from pulsar_admin.store.model.coverage import absent_of  # hardly any is
+def find_unseen_states(txn: Txn, cursor: Cursor) -> tuple[str, ...]:
+    """Return the bookies that are not imported and may have newer states of ``cursor``."""
+    if not cursor.info.is_in_ledger or not topics.lacks_bookies(txn):
+        return ()
+    from pulsar_admin.store.model.coverage import absent_of, read_open_end
+    from pulsar_admin.store.model.ledgers import read_ledger
 
     ledger_id = cursor.info.cursors_ledger_id
-    absent = absent_of(txn, ledger_id)
+    if cursor.is_incomplete:
+        return absent_of(txn, ledger_id)
+    try:
+        end = read_open_end(txn, read_ledger(txn, ledger_id))
+    except StoreError:  # damage, which is told
+        return ()
+    return () if end is None or end.verdict != "open" else end.bookies
+
+
+def unseen_position(txn: Txn, cursor: Cursor) -> str:
+    """Return that the position of ``cursor`` is unknown, if a bookie that is not imported may have its newest state; else ""."""
+    absent = find_unseen_states(txn, cursor)
     return (
-        f"the position of {cursor.name} is unknown: the newest entries of its cursor ledger {ledger_id} may be on"
+        f"the position of {cursor.name} is unknown: the newest entries of its cursor ledger {cursor.info.cursors_ledger_id} may be on"
         f" {', '.join(absent)}, not imported"
         if absent
         else ""

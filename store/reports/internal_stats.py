@@ -180,7 +180,9 @@ def iter_cursors(reader: EntryReader, topic: topics.Topic, problems: list[StoreE
             problems.append(error)
             continue
         if unseen := unseen_position(reader.txn, cursor):
-            problems.append(NotSeen(f"{topic.name}: {unseen}; shown is an older one, {cursor.mark_delete}"))
+            problems.append(
+                NotSeen(f"{topic.name}: {unseen}; shown is the newest one that is here, {cursor.mark_delete}")
+            )
         elif cursor.skipped_entries or (
             cursor.source is CursorSource.FALLBACK and find_metadata(reader.txn, cursor.info.cursors_ledger_id) is None
         ):

@@ -276,7 +276,7 @@ def _not_imported(facts: SubscriptionFacts) -> Iterator[Evidence]:
         yield here(
             f"The position of {cursor.name} is unknown: the newest entries of its cursor ledger {ledger_id} may be on "
             f"{', '.join(absent)}, which {plural(len(absent), 'is', 'are')} not imported. The answer is for "
-            f"{cursor.mark_delete}, an older state.",
+            f"{cursor.mark_delete}, the newest state that is here.",
             {"bookies": list(absent), "cursorLedger": ledger_id, **_marked(facts)},
             f"pulsar-admin store add bookie {shell_word(absent[0])}=DIR,DIR",
         )

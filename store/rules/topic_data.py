@@ -10,7 +10,8 @@ from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.tree import ROW_OF_NODE, find_node, read_node
 from pulsar_admin.store.facts.topics import TopicFacts
 from pulsar_admin.store.model.broken import GONE, find_broken_ledger, find_missing
-from pulsar_admin.store.model.coverage import absent_of, count_unseen
+from pulsar_admin.store.model.broken_beside import find_unseen_states
+from pulsar_admin.store.model.coverage import count_unseen
 from pulsar_admin.store.model.cursors import COMPACTION_CURSOR, Cursor, CursorSource
 from pulsar_admin.store.model.ledgers import Ledger, find_ledger, find_times, find_whole, missing_ranges
 from pulsar_admin.store.model.nodes import is_known_node
@@ -341,7 +342,7 @@ def _judge_cursor(txn: Txn, topic: Topic, cursor: Cursor, where: str) -> Iterato
             **_whose(cursor),
             recoverable=str(cursor.recoverable.mark_delete),
         )
-    elif cursor.is_incomplete and (absent := absent_of(txn, cursor.info.cursors_ledger_id)):
+    elif absent := find_unseen_states(txn, cursor):
         yield ENTRIES_NOT_SEEN.at(
             where,
             f"the newest entries of its ledger {cursor.info.cursors_ledger_id} may be on {', '.join(absent)}, which"
