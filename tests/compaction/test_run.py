@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from bench.generate import generate
 from pulsar_admin.store.compaction.compactor import Compaction, CompactionRules, SourceOptions, prepare
+from pulsar_admin.store.compaction.occurrences import KEPT, explain_key
 from pulsar_admin.store.compaction.reading import iter_view
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.errors import StoreError
@@ -234,9 +235,14 @@ def test_run_then_read_is_a_replay(
 ) -> None:
     """In one go, and in two with more messages in between; a second run changes nothing. 4.2 takes over what 4.0 left."""
     folder = tmp_path_factory.mktemp("replay")
-    store = _batches(folder / "whole", entries)
+    store, replayed = _batches(folder / "whole", entries), _replay(entries, retain_keyless, rules[1])
+    with open_store(store) as opened, open_reader(opened) as reader:
+        topic = read_topic(reader.txn, parse_topic(TOPIC))
+        for key in {slot.key for batch in entries for slot in batch.slots if slot.key is not None}:
+            rows = explain_key(reader, topic, None, key, rule=rules[1]).occurrences
+            assert [row.position for row in rows if row.next == KEPT] == [row[0] for row in replayed if row[1] == key]
     _run(store, form, retain_keyless, "--rule", rules[1])
-    assert _rows(store) == _replay(entries, retain_keyless, rules[1])
+    assert _rows(store) == replayed
     with open_store(store) as opened:
         transaction = opened.last_txn_id()
     _run(store, form, retain_keyless, "--rule", rules[1])
