@@ -61,6 +61,14 @@ def test_a_topic_with_a_lost_ledger_is_answered_loudly(words: str, broken: Path,
     assert answer.stdout
 
 
+def test_five_lost_ledgers_are_told_one_by_one_and_more_counted(broken: Path, cli: Cli) -> None:
+    for lost, ledger_id in enumerate((9, 21, 22, 25, 29), 2):
+        change(broken, lose_metadata, ledger_id)
+        said = cli.on(broken, f"topics stats {PLAIN}").stderr
+        assert said.count(": its metadata is lost") == min(lost, 5)
+        assert ("6 ledgers are broken or not seen; the first 5 are shown" in said) is (lost > 5)
+
+
 def test_an_answer_that_no_broker_reads_is_said(broken: Path, cli: Cli) -> None:
     """All entries of ledger 18 are here, so that the answer is exact; BookKeeper does not know the ledger."""
     time = cli.json(broken, "ledgers entries 18")[3]["publishTime"]

@@ -181,6 +181,15 @@ def test_all_subscriptions_of_a_topic_without_entries(cli: Cli, tmp_path: Path) 
     assert (result.exit_code, "has no entries" in result.error["message"]) == (5, True)
 
 
+def test_the_log_has_the_command_that_was_given(cli: Cli, tmp_path: Path) -> None:
+    cursors = dict.fromkeys(("sub", "two"), CursorInfo(-1, Position(10, -1)))
+    path = make_store(tmp_path / "made", {"a/b/t": MadeTopic([[Made(CREATED_MS)] * 3, []], cursors=cursors)})
+    cli.on(path, "topics expire a/b/t -s sub -p 10:0")
+    cli.on(path, "topics expire-all-subscriptions a/b/t -t 1h --force")
+    commands = [row["command"] for row in cli.rows(path, "store log")]
+    assert commands == ["topics expire", "topics expire-all-subscriptions"]
+
+
 def test_all_subscriptions_of_nobody(cli: Cli, tmp_path: Path) -> None:
     path = make_store(
         tmp_path / "made",
