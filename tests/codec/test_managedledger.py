@@ -1,3 +1,5 @@
+import random
+
 import pytest
 from msgspec.structs import replace
 
@@ -7,6 +9,8 @@ from pulsar_admin.store.codec.managedledger import (
     decode_ledger_ids,
     decode_managed_ledger,
     encode_managed_ledger,
+    find_plain_ledgers,
+    find_usual_ledgers,
 )
 from pulsar_admin.store.errors import MetadataCorrupt
 from pulsar_admin.store.names import Position
@@ -141,3 +145,55 @@ def test_a_ledger_that_is_listed_twice_is_one() -> None:
     value = encode_managed_ledger(ManagedLedger((first, second, last)))
     assert decode_managed_ledger(value, "/path").ledgers == (last, second)
     assert decode_ledger_ids(value, "/path") == [8, 9]
+
+
+def _drawn(draw: random.Random) -> bytes:
+    """A ManagedLedgerInfo: half of them as brokers write nearly all, others with what a list may have besides."""
+    message, odd = managed_ledger_pb2.ManagedLedgerInfo(), draw.random() < 0.5
+    for ledger_id in (
+        draw.sample((1, 2, 300, 2**40), draw.randrange(4)) if odd else sorted((5, 6, 2**33)[draw.randrange(4) :])
+    ):
+        info = message.ledgerInfo.add(ledgerId=ledger_id, timestamp=draw.choice((0, 1_700_000_000_000)))
+        if info.timestamp:
+            info.entries, info.size = draw.choice((0, 7)), draw.choice((0, 500))
+        if odd and draw.random() < 0.4:
+            info.offloadContext.complete, info.offloadContext.bookkeeperDeleted = (
+                draw.random() < 0.7,
+                draw.random() < 0.7,
+            )
+        if odd and draw.random() < 0.3:
+            info.properties.add(key="k", value="v")
+    if odd and message.ledgerInfo and draw.random() < 0.3:
+        message.ledgerInfo.add().CopyFrom(message.ledgerInfo[0])
+    if odd and draw.random() < 0.2:
+        message.terminatedPosition.ledgerId, message.terminatedPosition.entryId = 5, 6
+    for key in draw.choice(([], ["index"], ["PULSAR.SHADOW_SOURCE"], ["a", "b"]) if odd else ([], ["index"])):
+        message.properties.add(key=key, value="17")
+    return message.SerializeToString() + draw.choice((b"", b"", b"", b"\x98\x06\x01", b"\x0a\x03") if odd else (b"",))
+
+
+def test_what_is_read_quickly_is_what_is_decoded() -> None:
+    """Of lists as brokers write them, and of others; an unknown field, and a value that ends within one, are none of the usual."""
+    draw, plain = random.Random(3), 0
+    for _ in range(600):
+        value = _drawn(draw)
+        usual = find_usual_ledgers(value)
+        if value.endswith((b"\x98\x06\x01", b"\x0a\x03")):
+            assert usual is None
+            continue
+        decoded = decode_managed_ledger(value, "/path")
+        assert usual is not None
+        assert sorted(usual.ledger_ids) == [one.ledger_id for one in decoded.ledgers]
+        assert sorted(decode_ledger_ids(value, "/path")) == [one.ledger_id for one in decoded.ledgers]
+        assert sorted(decode_ledger_ids(value, "/path", on_bookies=True)) == [
+            one.ledger_id for one in decoded.ledgers if not (one.offloaded and one.bookkeeper_deleted)
+        ]
+        rows = [(one.ledger_id, one.entries, one.size_bytes, one.timestamp_ms) for one in decoded.ledgers]
+        is_odd = decoded.terminated is not None or "PULSAR.SHADOW_SOURCE" in decoded.properties
+        is_odd |= any(one.offload_uuid or one.properties for one in decoded.ledgers)
+        ids = [one.ledgerId for one in managed_ledger_pb2.ManagedLedgerInfo.FromString(value).ledgerInfo]
+        is_odd |= ids != sorted(set(ids))
+        assert usual.plain == (None if is_odd else rows)
+        assert find_plain_ledgers(value) == (usual.plain if value else None)
+        plain += not is_odd
+    assert 200 < plain < 500
