@@ -197,3 +197,6 @@ def test_what_is_read_quickly_is_what_is_decoded() -> None:
         assert find_plain_ledgers(value) == (usual.plain if value else None)
         plain += not is_odd
     assert 200 < plain < 500
+    later = b"\x0a\x11" + VECTOR_7[2:16] + b"\x98\x06\x01"
+    assert find_usual_ledgers(later) is find_plain_ledgers(later) is None
+    assert decode_managed_ledger(later, "/path").ledgers == MEANING_7.ledgers[:1]
