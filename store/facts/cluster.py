@@ -14,7 +14,7 @@ from msgspec import Struct
 from pulsar_admin.store.codec.ledgermetadata import LAYOUT
 from pulsar_admin.store.db.bookies import UNFINISHED, iter_imported_bookies
 from pulsar_admin.store.db.environment import Txn
-from pulsar_admin.store.db.files import iter_log_ends, iter_not_needed
+from pulsar_admin.store.db.files import iter_incompleteness, iter_log_ends, iter_not_needed
 from pulsar_admin.store.db.ledger_ids import UNFINISHED_REFRESH
 from pulsar_admin.store.db.tree import find_node
 from pulsar_admin.store.errors import IndexCorrupt, Refused, SourceNotFound, StoreError, Unsupported
@@ -88,6 +88,8 @@ class ClusterFacts:
     disks = _of_txn(file_sums.read_disk_usage)
     has_rocksdb = _of_txn(lambda txn: any(source.get("kind") == "standalone" for source in txn.store.info.sources))
     """Whether the metadata comes from a standalone's RocksDB, not from ZooKeeper."""
+    is_incomplete = _of_txn(lambda txn: any(iter_incompleteness(txn)))
+    """Whether a part of the metadata could not be read."""
     is_refresh_unfinished = _of_txn(lambda txn: txn.get("state", UNFINISHED_REFRESH) is not None)
     """Whether a ``store refresh`` or ``store add`` was stopped or is running: the rest is not in the store yet."""
     journal_only = _of_txn(file_sums.journal_only)

@@ -43,7 +43,13 @@ def _metadata_older(facts: ClusterFacts) -> Iterator[Evidence]:
     named = f" ({newer.referenced:,} of them named by topics)" if newer.referenced else ""
     size = f"{counted(newer.entries, 'entry')} of {counted(newer.bytes, 'byte')}"
     # With no entry there is nothing to roll forward over: `ledgers missing` says what names the ledgers, and the command for each.
-    mend = None if newer.entries else "pulsar-admin ledgers missing"
+    mend, hint = None if newer.entries else "pulsar-admin ledgers missing", ""
+    if newer.entries and facts.is_incomplete:  # recovery refuses that
+        mend = "pulsar-admin store refresh"
+        hint = (
+            "Start no bookie on it. Provide intact or newer metadata, then run: pulsar-admin store refresh; if you have none, roll it "
+            "forward without what could not be read: pulsar-admin store recover --level B --accept-unknown-tree /"
+        )
     yield Evidence(
         "metadata",
         f"it is older than the bookies: its next ledger id is {next_id}, and {counted(newer.ledgers, 'ledger')} up to {newer.largest}"
@@ -57,6 +63,7 @@ def _metadata_older(facts: ClusterFacts) -> Iterator[Evidence]:
             "entries": newer.entries,
             "bytes": newer.bytes,
         },
+        hint,
         mend=mend,
     )
 

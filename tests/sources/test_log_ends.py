@@ -12,7 +12,7 @@ from pulsar_admin.store.codec.zookeeper_log import BadRecord, Transaction
 from pulsar_admin.store.sources.zookeeper import last_transaction, read_log
 from tests.conftest import Cli
 from tests.cures.curing import diagnoses, run_printed
-from tests.worlds import world
+from tests.worlds import scratch_copy, world
 from tests.zookeeper_files import read_zookeeper_nodes
 
 MIB = 1 << 20
@@ -93,6 +93,18 @@ def test_the_zeroed_tail_is_told_and_the_store_is_incomplete(folder: Path, tmp_p
     assert (answer.exit_code, "zeros where no write stops" in answer.stderr) == (1, True)
     rows = cli("--store", store, "store", "check", "-o", "json").json
     assert [row["severity"] for row in rows if row.get("code") == "metadata-incomplete"] == ["problem"]
+
+
+def test_metadata_that_ends_early_is_refreshed_or_rolled_forward_without_the_rest(tmp_path: Path, cli: Cli) -> None:
+    source, store = scratch_copy("cluster", "clean", tmp_path), tmp_path / "s"
+    os.truncate(source / "zookeeper" / "version-2" / "log.1", 60_000)
+    bookies = [word for place in sorted(source.glob("bookkeeper*")) for word in ("--bookie", place)]
+    imported = cli("--store", store, "store", "import", "cluster", "--zookeeper", source / "zookeeper", *bookies)
+    imported.ends(1, "if you have none, roll it forward without what could not be read")
+    older = next(row for row in cli("--store", store, "doctor", "-o", "json").json if row["code"] == "metadata-older")
+    assert older["mend"] == "pulsar-admin store refresh"
+    cli.on(store, "store recover --level B --accept-unknown-tree / --cluster test").ends(1, "level: B")
+    assert "metadata-older" not in cli("--store", store, "doctor", "-o", "json").stdout
 
 
 def test_a_write_that_may_have_been_stopped_is_a_note_until_the_whole_log_comes(
