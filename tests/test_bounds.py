@@ -149,9 +149,8 @@ ANSWERS: Answers = {
     own_logs._check_size: [((5_252_620, 0), None), ((5_252_621, 0), LimitExceeded)],
     names.parse_position: [((f"{LONG}:{LONG}:{2**31 - 1}",), Position(LONG, LONG, 2**31 - 1)),
         ((f"0:0:{2**31}",), InvalidValue), ((f"0:{2**63}",), InvalidValue)],
-    internal_stats.iso_time: [((0,), "1970-01-01T00:00:00Z"),
-        ((253_402_300_799_999,), "9999-12-31T23:59:59.999Z"), ((253_402_300_800_000,), "253402300800000ms"),
-        ((-1,), "-1ms")],
+    internal_stats.iso_time: [((0,), "1970-01-01T00:00:00Z"), ((253_402_300_799_999,), "9999-12-31T23:59:59.999Z"),
+        ((253_402_300_800_000,), "253402300800000ms"), ((-1,), "-1ms")],
     stats._earliest: [(([0, 5, 7],), 5)],
     timeline.choose_bucket_ms: [((0, 59), 1), ((0, 60), 2)],
     wording.listed: [((range(3), 3), "0, 1 and 2"), ((range(4), 2), "0, 1 and 2 more")],
@@ -166,7 +165,7 @@ ANSWERS: Answers = {
     diagnosing._Run.told: [((N(_count=2, _first=[1, 2]), 2), [1, 2])],
     shell._holds: [
         ((N(state=LedgerState.CLOSED, last_entry_id=last, ensemble_size=2, write_quorum=1,
-                    segments=[N(first_entry_id=0, members=("a", "b"))]), bookie), answer)
+            segments=[N(first_entry_id=0, members=("a", "b"))]), bookie), answer)
         for last, bookie, answer in ((-1, "a", False), (0, "a", True))],
     shell.Selection.takes: [
         ((shell.Selection(start=10, end=20), N(offset=20, size_bytes=9)), True),
@@ -182,15 +181,13 @@ ANSWERS: Answers = {
     messages.MessageQuery.check: [
         ((N(limit=limit, columns=["key"], window=N(clock="auto")),), answer)
         for limit, answer in ((0, None), (LONG, None), (LONG + 1, InvalidValue), (-1, InvalidValue))],
-    messages._cell: [
-        ((N(publish_time=0), "publish_time"), None),
+    messages._cell: [((N(publish_time=0), "publish_time"), None),
         ((N(publish_time=1), "publish_time"), datetime(1970, 1, 1, 0, 0, 0, 1000, UTC))],
     source._checked: [(([PLACES],), [PLACES]), (([PLACES, PLACES],), Corrupt),
         *((([N(**vars(PLACES) | {name: np.array([0, 1, -1])})],), Corrupt)
             for name in ("entry_ids", "messages", "closed_ms")),
         (([N(**vars(PLACES) | {"entry_ids": np.array([1, 1, 0])})],), Corrupt)],
-    local.Worker.can_take: [
-        ((N(tasks=[N(alone=False)] * count), N(alone=False)), count < 2) for count in (0, 1, 2)],
+    local.Worker.can_take: [((N(tasks=[N(alone=False)] * count), N(alone=False)), count < 2) for count in (0, 1, 2)],
     slices.plan_slices: [
         (([("0.log", 3, 10), ("1.log", 4, 0)],), [slices.FileRange("0.log", FileKind.ENTRY_LOG, 3, 0, 10, False)])],
     workers._hosts: [
@@ -203,8 +200,7 @@ ANSWERS: Answers = {
         ((N(origin="/d/1.txn", log_id=log_id), {"/d": (5, 9)}), answer) for log_id, answer in ((5, 9), (6, 0))],
     last_id._text: [
         (({"ledgerId": 1, "entryId": 2, "batchIndex": index},), text) for index, text in ((0, "1:2:0"), (-1, "1:2"))],
-    nacks._tell_floor: [
-        ((N(warn=len), delay_ms), 0 < delay_ms < 100) for delay_ms in (0, 1, 99, 100)],
+    nacks._tell_floor: [((N(warn=len), delay_ms), 0 < delay_ms < 100) for delay_ms in (0, 1, 99, 100)],
     overview._ago: [
         ((0, time_ms, N(tight=True)), answer) for time_ms, answer in ((0, "0s ago"), (1000, "1s AHEAD of now"))],
     overview._findings: [
@@ -255,7 +251,7 @@ ANSWERS: Answers = {
             (0, 6, -3, False), (0, 6, -2, True), (0, 5, 9, False), (-1, 5, 0, True))],
     listing._drawn: [
         (([N(start=0, end=0x7FFF, segment_id=1, is_active=False),
-                    N(start=0x8000, end=0xFFFF, segment_id=2, is_active=True)],), f"[{'1':-^30}][{'2':=^30}]")],
+            N(start=0x8000, end=0xFFFF, segment_id=2, is_active=True)],), f"[{'1':-^30}][{'2':=^30}]")],
     spark_session.cause_of: [(("x" * 301,), "x" * 300)],
     table_layout._iter_pieces: [(("ab-c d", 4, len), ["ab-c ", "d"])],
     reclaim.fitting: [  # a group is the first of those that wait, also where a later one would fit

@@ -817,9 +817,8 @@ AT_BOUNDS: Answers = {
         ((N(_seen=[0, 0, 0], _pages=3), page), None if page == 2 else IndexCorrupt) for page in (1, 2, 3)],
     own_ledgers.sequence_after_export: [
         ((N(first_id=5, next_id=9), number, "x"), StalePlan if number == 6 else 9) for number in (5, 6, 9)],
-    tree.tree_key: [
-        (("x" * 500,), b"x" * 500), (("x" * 65_535,), b"x" * 400 + b"\xff" + sha256(b"x" * 65_535).digest()),
-        (("x" * 65_536,), InvalidValue)],
+    tree.tree_key: [(("x" * 500,), b"x" * 500),
+        (("x" * 65_535,), b"x" * 400 + b"\xff" + sha256(b"x" * 65_535).digest()), (("x" * 65_536,), InvalidValue)],
     rows.side_by_side: [
         ((iter([(b"a", b"1"), (b"b", b"2")]), iter([(b"a", b"3"), (b"c", b"4")])),
          [(b"a", b"1", b"3"), (b"b", b"2", None), (b"c", None, b"4")])],
@@ -827,8 +826,7 @@ AT_BOUNDS: Answers = {
     rows.name_of_row: [
         (("entries", struct.pack(">qq", 7, 2)), "(ledger 7, block 2)"), (("times", bytes(7)), "00" * 7),
         (("tree", b"/a\xff"), r"'/a\\xff'")],
-    entry_files.path_state: [
-        ((None, Path("/nowhere")), FileState.MISSING), ((None, Path("/")), FileState.UNREADABLE)],
+    entry_files.path_state: [((None, Path("/nowhere")), FileState.MISSING), ((None, Path("/")), FileState.UNREADABLE)],
 }  # fmt: skip
 REFUSED: Texts = {
     delayed_entries._read_roaring: [((b"\0\0\1x", 1, "d"), "no RoaringBitmap")],

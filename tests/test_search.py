@@ -370,8 +370,7 @@ ANSWERS: Answers = {
                              for number, time_ms in enumerate((980, 981, 1020, 1021))])), 1000), answer)
         for skew_ms, answer in ((20, (Position(0, 4), Position(3, 4))), (0, (Position(1, 4), Position(2, 4))),
                                 (-1, (None, None)))],
-    broker.BrokerSearch._has_more: [
-        ((N(topic=N(number_of_entries=5)), rank, None), rank < 5) for rank in (4, 5)],
+    broker.BrokerSearch._has_more: [((N(topic=N(number_of_entries=5)), rank, None), rank < 5) for rank in (4, 5)],
     broker.BrokerSearch.expire_position: [((N(), None, 0, 0), None)] + [
         ((N(_expire_whole_ledgers=lambda mark, limit: Position(1, 4), broker=N(rules=N(expires_as_it_resets=True)),
             _find_message=lambda limit: Position(1, 2)), N(mark_delete=Position(1, entry)), 5000, 1), answer)
@@ -404,8 +403,8 @@ ANSWERS: Answers = {
     by_index._is_sound: [((UNREADABLE, Position(7, 0)), False)],
     broker.BrokerSearch._find_in_compacted: [
         ((N(_read_compacted=lambda view,
-                    entry: N(position=entry, header=N(metadata=N(publish_time=(10, 40, 20, 30)[entry])))),
-                N(last_entry_id=3), time_ms), answer) for time_ms, answer in ((10, 0), (21, 1), (30, 3), (31, None))],
+            entry: N(position=entry, header=N(metadata=N(publish_time=(10, 40, 20, 30)[entry])))),
+            N(last_entry_id=3), time_ms), answer) for time_ms, answer in ((10, 0), (21, 1), (30, 3), (31, None))],
     window._listed: [
         ((N(ledgers=LISTS, last_confirmed=Position(9, 0)), N(first=first, last=N(ledger_id=last))), answer)
         for first, last, answer in ((EARLIEST, 9, [LISTS[0], LISTS[2]]), (LATEST, LONG, [LISTS[2]]))],

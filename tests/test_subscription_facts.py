@@ -329,8 +329,7 @@ ANSWERS: Answers = {
         for place, others in ((5, 1), (6, 0))],
     partitions.Partitions.counts_too_many: [
         ((N(there=(last,), record=None),), last > 10_000) for last in (10_000, 10_001)],
-    partitions.Partitions.missing: [
-        ((N(record=N(partitions=2), there=(0, last)),), last - 1) for last in (1, 2)],
+    partitions.Partitions.missing: [((N(record=N(partitions=2), there=(0, last)),), last - 1) for last in (1, 2)],
     partitions.Partitions.beyond: [((N(record=N(partitions=2), there=(0, 1, 2)),), (2,))],
     quiet._needs: [((PlainCursor((1, 1), [(1, 2, 4)]), 1, 4), False), ((PlainCursor((1, 1), [(1, 2, 4)]), 1, 5), True),
         ((PlainCursor((1, -1), [(1, -1, 2)]), 1, 4), True)],
@@ -349,8 +348,7 @@ ANSWERS: Answers = {
         ((RECORD_HEAD + struct.pack(">qi", adler32(b"x"), 1) + b"xB",), (30, "", 1)),
         ((RECORD_HEAD + struct.pack(">qi", adler32(b"x"), 1) + b"x",), (16, "", 1)),
         ((RECORD_HEAD + struct.pack(">qi", 1, 1) + b"xB",), (16, "a record with a wrong checksum (CRC check failed)", 1))],
-    topics.ReadBudget.has_edges: [
-        ((N(unlimited=False, edges_left=left),), left > 0) for left in (0, 1)],
+    topics.ReadBudget.has_edges: [((N(unlimited=False, edges_left=left),), left > 0) for left in (0, 1)],
     topics.ReadBudget.take: [((N(unlimited=False, left=10**6), 100_000), True),
         ((N(unlimited=False, left=10**6), 100_001), False)],
     transactions.never_replays: [

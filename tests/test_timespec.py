@@ -285,15 +285,13 @@ def test_any_text_is_a_value_or_an_invalid_value() -> None:
 ANSWERS: Answers = {
     timespec.parse_duration_ms: [((f"{LONG}ms",), LONG), ((f"{LONG + 1}ms",), InvalidValue)],
     timespec._offset: [(("-18:59", ""), timezone(-timedelta(hours=18, minutes=59))), (("+18:60", ""), InvalidValue)],
-    timespec._in_range: [((0, ""), 0), ((253_402_300_799_999, ""), 253_402_300_799_999),
-        ((-1, ""), InvalidValue)],
+    timespec._in_range: [((0, ""), 0), ((253_402_300_799_999, ""), 253_402_300_799_999), ((-1, ""), InvalidValue)],
     timespec.shown_minute: [((0,), "1970-01-01T00:00Z")],
     timespec.old_text: [((DAY,), "1 day old"), ((60_000,), "1 minute old")],
     timespec.format_age_ms: [((-60_000,), "-1m"), ((DAY + 3_600_000,), "1d1h"), ((0,), "0s")],
     timespec.moment: [((253_402_300_800_000,), None), ((-62_135_596_800_000,), datetime(1, 1, 1, tzinfo=UTC)),
         ((253_402_300_799_999,), datetime(9999, 12, 31, 23, 59, 59, 999_000, UTC))],
-    timespec.parse_time: [
-        ({"text": "@123456789012", "now_ms": 0}, 123_456_789_012),
+    timespec.parse_time: [({"text": "@123456789012", "now_ms": 0}, 123_456_789_012),
         ({"text": "@12345678901", "now_ms": 0}, 12_345_678_901_000)],
     timespec.parse_size_bytes: [((str(LONG),), LONG), (("8388608T",), InvalidValue)],
     timespec.format_time_ms: [

@@ -182,8 +182,8 @@ ANSWERS: Answers = {
         ((N(last_confirmed=Position(1, 5)), N(state=N(mark_delete=Position(1, 5)))), N(state=N(mark_delete=Position(1, 5))))],
     cursors.backlog_size_bytes: [
         ((N(total_size_bytes=82,
-                    ledgers=[N(ledger_id=7, entries=5, size_bytes=52), N(ledger_id=9, entries=3, size_bytes=30)]),
-                Position(*place)), answer)
+            ledgers=[N(ledger_id=7, entries=5, size_bytes=52), N(ledger_id=9, entries=3, size_bytes=30)]),
+            Position(*place)), answer)
         for place, answer in (((7, 0), 72), ((7, 3), 42), ((7, 4), 30), ((8, 0), 30))],
     cursors.subtract: [((((3, 5),), right), answer)
         for right, answer in ((((3, 4),), ((4, 5),)), (((4, 5),), ((3, 4),)))],
@@ -200,7 +200,7 @@ ANSWERS: Answers = {
     messages.Window.holds: [
         *(((BATCH, N(position=Position(1, 5, index))), index in (2, 3)) for index in (0, 2, 3)),
         *(((N(key=None, clock="event", start_ms=5, end_ms=9, times=(5, 9)),
-                    N(position=Position(1, 5), event_ms=time_ms)), 5 <= time_ms < 9) for time_ms in (5, 9)),
+            N(position=Position(1, 5), event_ms=time_ms)), 5 <= time_ms < 9) for time_ms in (5, 9)),
         ((N(key=None, clock="publish", first=EARLIEST, last=Position(1, 5, 0)), N(position=Position(1, 5, 1))), False)],
     nodes._usual_structure: [
         (("/managed-ledgers/t/n/persistent/x",), "ManagedLedgerInfo"),

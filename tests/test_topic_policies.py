@@ -369,15 +369,12 @@ def _policies_of(path: Path) -> Any:
 
 KIND = N(name="x", like=None, default=None, unset=None)
 AT_BOUNDS: Answers = {
-    retention.consumed_by: [(([0, 3, 6, 6], {"a": 6}), (2, None)),
-        (([0, 3, 6, 6], {"a": 3, "b": 5}), (1, "a"))],
-    retention.count_let_go: [
-        (([(5, 1000), (1, 0)], 1, Retention(1, -1), 61_000), 0), (([(5, 1000), (1, 0)], 1, Retention(1, -1), 61_001), 1),
-        (([(5, 1000)], 1, Retention(0, -1), 1001), 1), (([(5, 1000)], 1, Retention(-1, 0), 1000), 1),
-        (([(5, 1000), (2**20, 0)], 1, Retention(-1, 1), 1000), 1),
+    retention.consumed_by: [(([0, 3, 6, 6], {"a": 6}), (2, None)), (([0, 3, 6, 6], {"a": 3, "b": 5}), (1, "a"))],
+    retention.count_let_go: [(([(5, 1000), (1, 0)], 1, Retention(1, -1), 61_000), 0),
+        (([(5, 1000), (1, 0)], 1, Retention(1, -1), 61_001), 1), (([(5, 1000)], 1, Retention(0, -1), 1001), 1),
+        (([(5, 1000)], 1, Retention(-1, 0), 1000), 1), (([(5, 1000), (2**20, 0)], 1, Retention(-1, 1), 1000), 1),
         (([(5, 1000), (2**20 - 1, 0)], 1, Retention(-1, 1), 1000), 0)],
-    rules._exceeds: [
-        (({"limitSize": 1 << 20}, {"retentionSizeInMB": 1}), True),
+    rules._exceeds: [(({"limitSize": 1 << 20}, {"retentionSizeInMB": 1}), True),
         (({"limitSize": (1 << 20) - 1}, {"retentionSizeInMB": 1}), False),
         (({"limitTime": 60}, {"retentionTimeInMinutes": 1}), True),
         (({"limitTime": 59}, {"retentionTimeInMinutes": 1}), False), (({"limit": 0, "limitTime": 0}, {}), False)],

@@ -77,8 +77,7 @@ ANSWERS: Answers = {
     strict_values.integer: [((0, "x"), 0), ((LONG, "x"), LONG), ((-1, "x"), ValueError)],
     strict_values.parse_integer: [((str(LONG),), LONG), ((str(LONG + 1),), None)],
     value._fraction: [((0,), ""), ((1000,), ".000001")],
-    value._instant: [((bytes(12),), "1970-01-01T00:00:00Z"),
-        ((struct.pack(">qi", 0, 10**9),), ValueError)],
+    value._instant: [((bytes(12),), "1970-01-01T00:00:00Z"), ((struct.pack(">qi", 0, 10**9),), ValueError)],
     value._time_of_day: [((0,), "00:00:00"), ((DAY * 10**6,), ValueError)],
     value.split_pair: [((b"\xff" * 8,), (None, None)), ((bytes(8),), (b"", b"")),
         ((b"\xff\xff\xff\xfe" + bytes(4),), ValueError), ((b"\0\0\0\1a\0\0\0\1b",), (b"a", b"b"))],
@@ -117,7 +116,7 @@ ANSWERS: Answers = {
         for version in (0, 1, 3, 4)],
     ledgermetadata._check: [
         ((N(ensemble_size=quorums[0], write_quorum=quorums[1], ack_quorum=quorums[2], length=length, last_entry_id=last,
-                    segments=[N(members=("a",), first_entry_id=first)]), "x"), answer)
+            segments=[N(members=("a",), first_entry_id=first)]), "x"), answer)
         for quorums, length, last, first, answer in (
             ((1, 1, 1), 0, -1, 0, None), ((1, 1, 0), 0, -1, 0, None), ((1, 1, -1), 0, -1, 0, MetadataCorrupt),
             ((1, 0, 0), 0, -1, 0, MetadataCorrupt), ((1, 2, 1), 0, -1, 0, MetadataCorrupt),

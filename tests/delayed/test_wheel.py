@@ -180,8 +180,8 @@ ANSWERS: Answers = {
     trackers._joined: [(([(1, 2)] * 3, 3), "1:2, 1:2, 1:2"), (([(1, 2)] * 3, 4), "1:2, 1:2, 1:2 …")],
     waiting.TimeWheel.add: [
         ((N(_current=N(end_ms=100, slot=5, slot_of=lambda one: one // 10, added={}), _overdue=set(),
-                    _next=None if end_ms is None else N(end_ms=end_ms, slot=10, slot_of=lambda one: one // 10,
-                        added={})), time_ms, 1, 2), answer)
+            _next=None if end_ms is None else N(end_ms=end_ms, slot=10, slot_of=lambda one: one // 10,
+            added={})), time_ms, 1, 2), answer)
         for end_ms, time_ms, answer in ((None, 99, True), (200, 100, True), (200, 200, False))],
     waiting.AtOnce.load: [((N(at_ms=5, _rows="rows"), 5, 6), "rows")],
     waiting.AtOnce.next_time_ms: [((N(at_ms=5), 5), 5)],

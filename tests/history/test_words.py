@@ -154,10 +154,8 @@ ANSWERS: Answers = {
     differences._part_words: [
         ((NODES[:6],), ["6 ledgers created in BookKeeper: 0, 1, 2, 3, 4, 5"]),
         ((NODES,), ["7 ledgers created in BookKeeper: 0 to 6"])],
-    events.Span.has_begun: [
-        ((N(since=Moment(zxid=5)), 5, 0), True), ((N(since=Moment(time_ms=5)), 9, 4), False)],
-    events.Span.is_over: [
-        ((N(until=Moment(zxid=5)), 5, 0), False), ((N(until=Moment(zxid=5)), 6, 0), True)],
+    events.Span.has_begun: [((N(since=Moment(zxid=5)), 5, 0), True), ((N(since=Moment(time_ms=5)), 9, 4), False)],
+    events.Span.is_over: [((N(until=Moment(zxid=5)), 5, 0), False), ((N(until=Moment(zxid=5)), 6, 0), True)],
     words.entries_between: [
         (([N(ledger_id=1, entries=5), N(ledger_id=2, entries=3)], Position(1, 0), Position(2, 1)), 6),
         (([N(ledger_id=1, entries=5)], Position(1, 2), Position(1, 2)), 0),

@@ -18,7 +18,7 @@ ANSWERS: Answers = {
         ((N(messages_per_second=1, delay_ms=delay_ms, batch_size=1, entries_per_ledger=1, acknowledged_every=every),),
             answer) for delay_ms, every, answer in ((1, 0, None), (LONG // 2**20, 2, None), (0, 0, InvalidValue),
             (LONG // 2**20 + 1, 0, InvalidValue), (1, -1, InvalidValue))] + [((N(messages_per_second=rate, delay_ms=1,
-                    batch_size=1, entries_per_ledger=1, acknowledged_every=0),), answer)
+            batch_size=1, entries_per_ledger=1, acknowledged_every=0),), answer)
         for rate, answer in ((10**9, None), (10**9 + 1, InvalidValue), (0, InvalidValue))],
     tracker.NegativeAcksTracker.__init__: [
         ({"self": N(), "partition_index": index}, None if -2 <= index < 2**31 else InvalidValue)

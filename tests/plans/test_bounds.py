@@ -31,12 +31,11 @@ ANSWERS: Answers = {
     resets._position: [(({"ledgerId": 1, "entryId": 2, "batchIndex": 0},), Position(1, 2, 0)),
         (({"ledgerId": 1, "entryId": 2},), Position(1, 2))],
     resources._yaml_value: [(("'",), "'"), (('"x"',), "x"), (("[a, b]",), ["a", "b"])],
-    ledger_references.parse_ledger_ids: [
-        ((["0", "", '{"ledgerId":7}'], "x"), [0, 7]), ((["-1"], "x"), InvalidValue)],
+    ledger_references.parse_ledger_ids: [((["0", "", '{"ledgerId":7}'], "x"), [0, 7]), ((["-1"], "x"), InvalidValue)],
     nacks.NackedEntries.add: [
         ((N(_topics={}, _default=None, _names="t"), Position(*ids), 0), answer)
         for ids, answer in (((0, 0), EntryNotFound), ((LONG - 1, LONG - 1), EntryNotFound), ((LONG, 0), InvalidValue),
-                            ((0, LONG), InvalidValue))],
+            ((0, LONG), InvalidValue))],
     ledger_references._moved: [
         ((N(ids=[7, 9], last_confirmed=Position(9, 2)), Position(ledger_id, 3), {6, 8, 10}), answer)
         for ledger_id, answer in ((6, Position(7, -1)), (10, Position(9, 2)), (9, Position(9, 3)))],

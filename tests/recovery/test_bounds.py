@@ -34,18 +34,15 @@ LEDGERS = N(names=set(), kinds=set(), indexed=[], timed=[], contradiction="")
 SAME = N(pending=N(count=1))
 ANSWERS: Answers = {
     from_ledgers.newer_index: [(("5", 5), {"index": "5"})],
-    preflight.parse_percent: [(("0",), 0.0), (("100%",), 100.0), (("100.1",), InvalidValue),
-        (("-0.1",), InvalidValue)],
-    recover._named: [((range(10),), "0, 1, 2, 3, 4, 5, 6, 7, 8, 9"),
-        ((range(11),), "0, 1, 2, 3, 4, 5, 6, 7, 8, 9 …")],
+    preflight.parse_percent: [(("0",), 0.0), (("100%",), 100.0), (("100.1",), InvalidValue), (("-0.1",), InvalidValue)],
+    recover._named: [((range(10),), "0, 1, 2, 3, 4, 5, 6, 7, 8, 9"), ((range(11),), "0, 1, 2, 3, 4, 5, 6, 7, 8, 9 …")],
     ack_history._StatesReader._raise: [
         ((N(_floor=TimeBound(5, "f")), TimeBound(7, "b"), TimeBound(end, "e")), answer)
         for end, answer in ((7, TimeBound(7, "b")), (5, TimeBound(5, "f")), (4, None))],
     ack_history._Possible.was_there_by: [
         ((N(first=N(not_after=N(time_ms=5))), time_ms), time_ms >= 5) for time_ms in (4, 5)],
     ack_history.Pending.has: [((N(entries=((2, 4),)), rank), rank in (2, 3)) for rank in (2, 4)],
-    chains._meeting: [
-        (([1, 3], [3, 5]), [(1, 3), (3, 3), (3, 5)]), (([3, 5], [1, 3]), [(1, 3), (3, 3), (3, 5)]),
+    chains._meeting: [(([1, 3], [3, 5]), [(1, 3), (3, 3), (3, 5)]), (([3, 5], [1, 3]), [(1, 3), (3, 3), (3, 5)]),
         (([1, 3], [4, 5]), [(3, 4)]), (([4, 5], [1, 3]), [(3, 4)])],
     chains._shared: [
         (({"p": [(N(low=1, high=2, first_publish_ms=1, last_publish_ms=2), 0),
@@ -75,13 +72,12 @@ ANSWERS: Answers = {
         rolling.FollowedCursor(COMPACTING, (6,), 9))],
     chains._NamesSaid.say: [((None, None, "a//b", ""), None)],
     chains._read_own: [((N(key="a/b/c", null_value=False, payload=b"\xff"), b"x"), ("", None))],
-    from_bookies._read_cursor: [
-        ((N(txn=UNREADABLE, read=UNREADABLE.read), N(kind=CURSOR, ledger_id=7)), None)],
+    from_bookies._read_cursor: [((N(txn=UNREADABLE, read=UNREADABLE.read), N(kind=CURSOR, ledger_id=7)), None)],
     ledgers._key: [((UNREADABLE, 7, 0), None)],
     rolling._is_told_of: [((UNREADABLE, A_TOPIC), False)],
     ack_history.state_in_force: [  # not written before the time, and written by it, both ends included
         ((iter([N(state=None, name=name, problem="p", not_before=N(time_ms=before), not_after=N(time_ms=after, by="b"))
-                for name, before, after in (("A", 5, 7), ("B", *span))]), None, N(name="s"), 10, "refuse"), answer)
+            for name, before, after in (("A", 5, 7), ("B", *span))]), None, N(name="s"), 10, "refuse"), answer)
         for span, answer in (((10, 20), ChosenState(None, "2 states, A to B", "p")), ((11, 20), ChosenState(None, "A", "p")),
                              ((8, 10), ChosenState(None, "B", "p")), ((8, 11), ChosenState(None, "2 states, A to B", "p")))],
     chains._LedgerSets.join_pointed: [  # joins, here an error, what names entries that both ledgers have
@@ -90,13 +86,13 @@ ANSWERS: Answers = {
         for span, answer in (((-1, 5), ValueError), ((-2, 5), None), ((0, 6), None))],
     chains._LedgerSets._contradiction: [
         ((N(found={1: N(index=(3, 4, 8), broker_ms=(0, last)), 2: N(index=(8, first, 12), broker_ms=(10**6, 10**7))}),
-                N(**vars(LEDGERS) | {"indexed": [1], "timed": [1]}),
-                N(**vars(LEDGERS) | {"indexed": [2], "timed": [2]})), answer)
+            N(**vars(LEDGERS) | {"indexed": [1], "timed": [1]}),
+            N(**vars(LEDGERS) | {"indexed": [2], "timed": [2]})), answer)
         for first, last, answer in ((8, 5, "the broker's index goes back from ledger 1 to 2"), (9, 10**6 + chains.CLOCK_SKEW_MS, ""),
             (9, 10**6 + chains.CLOCK_SKEW_MS + 1, "the broker's time goes back from ledger 1 to 2"))] + [((N(),
-                N(**vars(LEDGERS) | {"names": {"a"}}), N(**vars(LEDGERS) | {"names": {name}})), answer)
+            N(**vars(LEDGERS) | {"names": {"a"}}), N(**vars(LEDGERS) | {"names": {name}})), answer)
         for name, answer in (("a", ""), ("b", "the metadata names them a and b"))] + [((N(),
-                N(**vars(LEDGERS) | {"kinds": {"a"}}), N(**vars(LEDGERS) | {"kinds": {kind}, "contradiction": "c"})),
+            N(**vars(LEDGERS) | {"kinds": {"a"}}), N(**vars(LEDGERS) | {"kinds": {kind}, "contradiction": "c"})),
             answer) for kind, answer in (("a", "c"), ("b", "their contents differ in kind"))],
     closing._end_of: [
         ((N(txn=UNREADABLE, read=lambda *ids: N(length=3, digest_type=None)), 7, last, 9), (length, DigestType.CRC32C))
@@ -104,10 +100,10 @@ ANSWERS: Answers = {
     preflight._Forecast._add_log: [((N(), N(bytes=np.array([100])), 100), None)],
     recover._left_out: [
         ((N(leftovers=(), headless=(), namespaces_without_policies=(), unsure=0),
-                N(left_out=(), passed_over=dict.fromkeys(range(count), "x")), None), answer)
+            N(left_out=(), passed_over=dict.fromkeys(range(count), "x")), None), answer)
         for count, answer in ((10, ["10 nodes that cannot be decoded stay as they are:", *["x"] * 10]),
             (11, ["11 nodes that cannot be decoded stay as they are:", *["x"] * 10,
-                    "… and 1 more: see them with: pulsar-admin store check"]))],
+            "… and 1 more: see them with: pulsar-admin store check"]))],
     restore._cursor: [((None, N(name=A_TOPIC, stat=None), "s", IN_LEDGER,
         Unreadable(NothingMatches("it is unknown")), 0), replace(IN_LEDGER_THEN, problem="it is unknown"))],
     deleted_nodes._read_cursor_then: [((UNREADABLE, "p", IN_LEDGER), IN_LEDGER_THEN)],

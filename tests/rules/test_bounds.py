@@ -81,13 +81,12 @@ ANSWERS: Answers = {
     topics._needed: [
         (([((3, 5),)], start, end), answer)
         for start, end, answer in ((5, 9, False), (4, 9, True), (0, 3, False), (0, 4, True))],
-    topics._by_size: [
-        ((100 * 2**20,), Severity.WARNING), ((100 * 2**20 - 1,), Severity.NOTE)],
+    topics._by_size: [((100 * 2**20,), Severity.WARNING), ((100 * 2**20 - 1,), Severity.NOTE)],
 }  # fmt: skip
 JUDGED: dict[Callable[..., object], list[tuple[Any, list[Severity | str | None]]]] = {
     topics._holds: [
         ((N(**vars(DEDUP), held_by=lambda name, size=size: (1, size),
-                    topic=N(entries_after=lambda at, after=after: after)),), told)
+            topic=N(entries_after=lambda at, after=after: after)),), told)
         for after, size, told in ((10**6, 0, [WARNING]), (10**6 - 1, 0, []), (0, 100 * MIB, [None]),
             (0, 100 * MIB - 1, []))] + [((N(**vars(DEDUP) | {"is_deduplicated": False}),), [])],
     topics._ledgers_tiny: [
@@ -102,7 +101,7 @@ JUDGED: dict[Callable[..., object], list[tuple[Any, list[Severity | str | None]]
                                   (1000, 943_719, [Severity.CRITICAL]))],
     topics._compaction_stale: [
         ((N(compaction_cursor=N(mark_delete="1:1"), mark_deletes=range(count), compaction_threshold=None,
-                    held_by=lambda name, size=size: (1, size)),), told)
+            held_by=lambda name, size=size: (1, size)),), told)
         for count, size, told in ((1, 1, []), (2, 0, []), (2, 100 * MIB - 1, [NOTE]), (2, 100 * MIB, [WARNING]))],
     topics._hole_pins_ledgers: [  # the last ledger stays in any case, and those before the slowest position are consumed
         ((N(**vars(HOLDING) | {"subscriptions": [N(pending=pending)]} | more),), told) for pending, more, told in (
@@ -112,8 +111,8 @@ JUDGED: dict[Callable[..., object], list[tuple[Any, list[Severity | str | None]]
             (((1, 2),), {"unreadable_cursors": True}, []), (((1, 2),), {"consumed": (1, None)}, []))],
     topics._clock: [
         ({"facts": N(wrong_producers={"future": count},
-                    clocks=N(ahead_ms=off_ms, behind_ms=0, future_ledgers=1, past_ledgers=0, is_stamped=True)),
-                "is_ahead": True}, told) for off_ms, count, told in ((599_999, 2, ["2 entries up to 9m59s ahead"]),
+            clocks=N(ahead_ms=off_ms, behind_ms=0, future_ledgers=1, past_ledgers=0, is_stamped=True)),
+            "is_ahead": True}, told) for off_ms, count, told in ((599_999, 2, ["2 entries up to 9m59s ahead"]),
             (0, 1, []), (36_000_000, 0, ["entries up to 10h ahead"]), (864_000_000, 0, ["entries up to 10d ahead"]))],
     storage._dead_bytes: [
         ((N(stuck_logs=[N(live_bytes=live, size_bytes=100, dead_bytes=dead, path="a/0.log", kept_for="t")]),), told)
@@ -132,14 +131,14 @@ JUDGED: dict[Callable[..., object], list[tuple[Any, list[Severity | str | None]]
         ((N(record=N(next_segment_id=following, segments=[N(**vars(PARENT) | parent), N(**vars(CHILD) | segment)])),),
             told)
             for following, parent, segment, told in (
-                (2, {}, {}, ["segment 2 has the id that the next segment gets (2)"]), (3, {"end": 5}, {}, []),
+            (2, {}, {}, ["segment 2 has the id that the next segment gets (2)"]), (3, {"end": 5}, {}, []),
             (3, {"end": 4}, {}, ["segment 2 has none of the hashes of its parent 1"]), (3, {"start": 9}, {}, []),
             (3, {"is_active": True}, {}, ["segment 1 is active and has children"]),
             (3, {"topic": "two"}, {}, ["segments 1 and 2 are the same ledger, two"]),
             (5, {"segment_id": 3}, {},
-                ["child 2, which has no such", "segment 2 has the parent 1, which is not in the record"]),
+            ["child 2, which has no such", "segment 2 has the parent 1, which is not in the record"]),
             (5, {}, {"segment_id": 3},
-                ["segment 1 has the child 2, which is not in the record", "parent 1, which has no such child"]),
+            ["segment 1 has the child 2, which is not in the record", "parent 1, which has no such child"]),
             (3, {}, {"parents": (1, 2), "children": (2,), "is_active": False}, ["they form a circle"]))],
     starts._long_record: [
         ((N(where="log.1", values={"size": 2 * (10 << 20) + more}),), [told])
@@ -152,7 +151,7 @@ JUDGED: dict[Callable[..., object], list[tuple[Any, list[Severity | str | None]]
         ({"facts": N(loss=loss, cursor=None), "is_next": False}, []) for loss in (None, N(entries_before=0))],
     subscriptions._delayed: [
         ({"facts": N(not_due=N(next_due_ms=9, last_due_ms=9, entries=1), next_message=FIRST, of=N(now_ms=now_ms),
-                    pending_entries=1, producer=None), "is_next": False}, told)
+            pending_entries=1, producer=None), "is_next": False}, told)
         for now_ms, told in ((5, ["1 of 1 entry"]),
             (4, []))] + [({"facts": N(not_due=not_due, next_message=None, of=N(now_ms=5)), "is_next": False}, [])
         for not_due in (N(next_due_ms=None, last_due_ms=9), N(next_due_ms=9, last_due_ms=None))],

@@ -37,8 +37,7 @@ ANSWERS: Answers = {
         ((None, N(first=Position(1, 0, first), last=Position(1, 5, last))), InvalidValue) for first, last in ((0, -1), (-1, 0))],
     files.FileScan.reaches: [
         ((N(slice=N(seek=False), records=0, is_inside=False, torn=False, next_offset=5), end), end <= 5) for end in (5, 6)],
-    files.FileScan._digest_sizes: [
-        ((N(ledgers=(np.array([7]), np.array([8]))), 7), (8,)),
+    files.FileScan._digest_sizes: [((N(ledgers=(np.array([7]), np.array([8]))), 7), (8,)),
         ((N(ledgers=(np.array([7]), np.array([8]))), 9), tuple(DIGEST_SIZE.values()))],
     files.FileWindow.move_to: [((N(**WINDOW), offset), None if 5 <= offset < 8 else ValueError) for offset in (5, 8)],
     files.FileWindow.cover: [((N(**WINDOW), *edges), answer)
@@ -50,13 +49,13 @@ ANSWERS: Answers = {
     following._pieces_of: [
         ((FILE, 0, 10, 10), [FileRange("0.log", FileKind.ENTRY_LOG, -1, 0, 10, seek=False, limit=10)]), ((FILE, 5, 5, 10), []),
         ((FILE, 0, 10, 5), [FileRange("0.log", FileKind.ENTRY_LOG, -1, start, start + 5, seek=start > 0, limit=10)
-                            for start in (0, 5)])],
+            for start in (0, 5)])],
     following._between: [((PART, np.array([2]), np.array([8])), [(0, 2), (8, 10)]),
         ((PART, np.array([0, 6]), np.array([5, 10])), [(5, 6)])],
     following._Taking._journal_start: [
         ((N(_marks={"o": (log_id, 9)},
-                    _follower=N(has_logs=True, look=lambda *given, **how: N(offsets=np.array([8, 9, 12]), end=20))),
-                FILE, "o", start), answer) for log_id, start, answer in ((6, 0, -1), (4, 0, 0), (5, 9, 9), (5, 8, 9))],
+            _follower=N(has_logs=True, look=lambda *given, **how: N(offsets=np.array([8, 9, 12]), end=20))),
+            FILE, "o", start), answer) for log_id, start, answer in ((6, 0, -1), (4, 0, 0), (5, 9, 9), (5, 8, 9))],
     following._Taking._cut: [
         ({"self": N(_bytes_left=5, _follower=N(look=lambda *given, **how: N(ends=np.array([3, 5, 9])))),
           "file": N(size_bytes=20), "start": 0, "end": end, "looked_at": True}, 5) for end in (5, 6)],

@@ -42,10 +42,9 @@ REFUSED: Texts = {
     ensemble.Transaction.commit: [((N(_session=N(address="z:1", answer=lambda _: [NoAuthError()]),
         _request=N(commit_async=lambda: 0), _writes=[N(path="/x")]),), "z:1: this user may not write /x")],
     ensemble.Session.told: [
-        ((N(address="z:1", _explained=partial(ensemble.Session._explained, N(address="z:1"))), partial(_raise, error)), said)
-        for error, said in (
-        (AuthFailedError(), "does not let this user read every node (AuthFailedError)"), (UnimplementedError(), "3.6 or newer is needed"),
-        (OSError("x"), "the connection was lost (OSError: x)"))],
+        ((N(address="z:1", _explained=partial(ensemble.Session._explained, N(address="z:1"))), partial(_raise, error)),
+            said) for error, said in ((AuthFailedError(), "does not let this user read every node (AuthFailedError)"),
+            (UnimplementedError(), "3.6 or newer is needed"), (OSError("x"), "the connection was lost (OSError: x)"))],
     index_places._iter_range: [((N(items=lambda **_: iter([(b"x", b"y")])), b"", b""), "rows of another form"),
         ((N(items=lambda **_: iter(()), iter=lambda: N(seek_for_prev=id, valid=lambda: True, status=int, key=lambda: b"k")), b"", b""),
         "a block cannot be read")],

@@ -38,8 +38,7 @@ def test_every_range_begins_so_many_entries_behind_the_last(tmp_path: Path, rang
 
 ANSWERS: Answers = {
     folder.Folder.size: [((N(is_remote=False, at=str), "none"), None)],
-    rows._micros: [((1,), 1000), ((253_402_300_799_999,), 253_402_300_799_999_000),
-        ((253_402_300_800_000,), None)],
+    rows._micros: [((1,), 1000), ((253_402_300_799_999,), 253_402_300_799_999_000), ((253_402_300_800_000,), None)],
     sql._is_unicode: [(("\ud800",), False), (("\udfff",), False), (("\ud7ff\ue000",), True)],
     rows._ledger_ranges: [((MADE_TOPIC, 4, 6), [(7, 4, 4), (9, 0, 0)])],
     folder._part_of: [
