@@ -254,15 +254,15 @@ class ToTime(Struct, frozen=True):
     """
 
     time_ms: int
-    exclude: bool = False
-    until_ms: int | None = None
+    exclude: bool
+    until_ms: int | None
 
 
 class ToPosition(Struct, frozen=True):
     """A reset to a position, with ``exclude`` to the entry (or message of the batch) after it."""
 
     position: Position
-    exclude: bool = False
+    exclude: bool
 
 
 class ShiftBy(Struct, frozen=True):

@@ -4,7 +4,7 @@ Upstream: ``PersistentTopicsBase.internalCreateSubscription``, ``PersistentTopic
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from pulsar_admin.store.changes.cursors import (
@@ -47,8 +47,8 @@ class NewSubscription(Struct, frozen=True):
 
     name: str
     start: Position
-    replicated: bool = False
-    properties: Mapping[str, str] = field(default_factory=dict)
+    replicated: bool
+    properties: Mapping[str, str]
 
     @property
     def long_properties(self) -> dict[str, int]:

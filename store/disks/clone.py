@@ -232,8 +232,8 @@ class CloneAddress(Struct, frozen=True):
     bookie_id: str
     instance_id: str
     cluster: str
-    renamed_from: str = ""
-    others: frozenset[str] = frozenset()
+    renamed_from: str
+    others: frozenset[str]
 
     @property
     def cookie(self) -> Cookie:

@@ -530,10 +530,10 @@ class ReclaimRequest(Struct, frozen=True):
     while there is no room; ``force`` accepts metadata that may be older than the disks; ``accepted``: unknown trees that reference none
     of the ledgers. Raises InvalidValue."""
 
-    below_percent: float = 50
-    scratch: Path | None = None
-    force: bool = False
-    accepted: Collection[str] = ()
+    below_percent: float
+    scratch: Path | None
+    force: bool
+    accepted: Collection[str]
 
     def __post_init__(self) -> None:
         if not 0 <= self.below_percent <= 100:

@@ -15,7 +15,7 @@ from pulsar_admin.store.errors import StoreError, check_choice
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic, is_whole, may_be_broken
 from pulsar_admin.store.names import Position
-from pulsar_admin.store.search.broker_setup import DEFAULT_BROKER, BrokerSetup, Probe
+from pulsar_admin.store.search.broker_setup import BrokerSetup, Probe
 from pulsar_admin.store.search.by_time import Found, find_by_event_time, find_first_at_or_after
 from pulsar_admin.store.wording import Answer, counted
 
@@ -46,10 +46,10 @@ class TimeQuestion(Struct, frozen=True):
     """
 
     time_ms: int
-    clock: str = "auto"
-    rule: FindRule = FIRST
-    broker: BrokerSetup = DEFAULT_BROKER
-    batch_index: bool = False
+    clock: str
+    rule: FindRule
+    broker: BrokerSetup
+    batch_index: bool
 
     def __post_init__(self) -> None:
         """Raise InvalidValue for an unknown rule."""

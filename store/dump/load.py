@@ -35,10 +35,10 @@ class LoadOptions(Struct, frozen=True):
     ``keep_ids``: ledgers and entries keep their ids, which must be unknown to the store.
     """
 
-    topic: TopicName | None = None
-    interceptors: tuple[str, ...] | None = None
-    keep_ids: bool = False
-    now_ms: int = 0
+    topic: TopicName | None
+    interceptors: tuple[str, ...] | None
+    keep_ids: bool
+    now_ms: int
 
 
 class LoadedLedger(Struct):

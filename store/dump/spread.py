@@ -60,9 +60,9 @@ class MakeRows(Struct, operations.PlacesOperation, frozen=True):
     large that its contents should not be sent: the process with the store then reads the batch.
     """
 
-    columns: DumpColumns = field(default_factory=DumpColumns)
-    entries: EntryColumns | None = None
-    times: TimeRange | None = None
+    columns: DumpColumns
+    entries: EntryColumns | None
+    times: TimeRange | None
 
     COLUMNS = ("ids", "runs", "batches")
 

@@ -270,7 +270,7 @@ class EntryColumns(Struct, frozen=True):
     """For rows of level ``entries``. ``closed_ms``: by ledger (None: open); ``stripped``: without broker metadata."""
 
     closed_ms: Mapping[int, int | None]
-    stripped: bool = False
+    stripped: bool
 
 
 def entry_batch(entries: EntryBatch, columns_of: EntryColumns) -> pa.RecordBatch:

@@ -70,7 +70,7 @@ class TopicsPart(Struct, frozen=True):
     number: int
     topics: int
     now_ms: int | None
-    tallies: tuple[Tally, ...] = ()
+    tallies: tuple[Tally, ...]
 
     def iter_topics(self, txn: Txn) -> Iterator[TopicName]:
         """Yield the topics, in order."""

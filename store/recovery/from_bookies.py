@@ -96,7 +96,7 @@ class NamedLedgers(Struct, frozen=True):
     chains: Chains
     names: Mapping[LedgerGroup, GroupName]
     given: GivenNames
-    collected: tuple[int, ...] = ()
+    collected: tuple[int, ...]
     """Ledgers with entries that only bookies have whose index lost them: left apart, since nothing would serve these."""
 
     def name_of(self, group: LedgerGroup) -> TopicName:

@@ -49,8 +49,8 @@ class MetadataCondition(Struct, frozen=True):
     lost_topics: tuple[TopicName, ...]
     lost_schemas: tuple[TopicName, ...]
     namespaces_without_policies: tuple[str, ...]
-    leftovers: tuple[TopicName, ...] = ()
-    headless: tuple[TopicName, ...] = ()
+    leftovers: tuple[TopicName, ...]
+    headless: tuple[TopicName, ...]
 
     @property
     def level(self) -> str | None:

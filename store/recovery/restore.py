@@ -623,8 +623,8 @@ class RestoreAt(Struct, frozen=True):
     topic: TopicName
     at_ms: int
     asked: Undelete
-    to: TopicName | None = None
-    zookeeper: Sequence[str] = ()
+    to: TopicName | None
+    zookeeper: Sequence[str]
 
     def __post_init__(self) -> None:
         if self.to is not None and self.asked.in_place:

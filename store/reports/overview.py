@@ -443,8 +443,8 @@ class Chosen(Struct, frozen=True):
     ``delayed``: also read the headers of the chosen backlogs, and count the delayed messages.
     """
 
-    top: int = TOP_ROWS
-    pattern: str | None = None
+    top: int
+    pattern: str | None
     delayed: bool = False
 
 

@@ -170,7 +170,7 @@ class ReduceEntries(Struct, frozen=True):
 
     reduction: Reduction
     heads: bool
-    digests: LedgerDigests | None = None  # how to verify; None: as the index says
+    digests: LedgerDigests | None  # how to verify; None: as the index says
 
     @property
     def needs(self) -> tuple[str, ...]:

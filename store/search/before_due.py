@@ -31,7 +31,7 @@ class TooEarly(Struct, frozen=True):
 
     messages: int
     first: tuple[Delayed, ...]
-    unread: int = 0
+    unread: int
 
 
 class TtlConflict(Answer, frozen=True):

@@ -68,7 +68,7 @@ def _reset(reader: EntryReader) -> Plan:
 
 def _create(reader: EntryReader) -> Plan:
     topics = [move.topic for move in _moves(reader)]
-    return plan_create(reader, topics, NewSubscription("new", EARLIEST), NOW_MS)
+    return plan_create(reader, topics, NewSubscription("new", EARLIEST, False, {}), NOW_MS)
 
 
 def _unsubscribe(reader: EntryReader) -> Plan:
