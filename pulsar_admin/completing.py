@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from itertools import islice, takewhile
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -103,12 +103,10 @@ def from_store(ctx: click.Context, param: click.Parameter, incomplete: str) -> l
 
 def _below(txn: Txn, path: str, start: str) -> Iterator[str]:
     """Yield decoded names below a path that begin with ``start``."""
-    from pulsar_admin.store.db.tree import iter_children
+    from pulsar_admin.store.db.tree import iter_children_like
     from pulsar_admin.store.names import decode_name, encode_name
 
-    stored = encode_name(start)
-    names = takewhile(lambda name: name.startswith(stored), iter_children(txn, path, stored))
-    yield from map(decode_name, islice(names, _LOOKED_AT_MAX))
+    yield from map(decode_name, islice(iter_children_like(txn, path, encode_name(start)), _LOOKED_AT_MAX))
 
 
 def _tenants(txn: Txn, ctx: click.Context, start: str) -> Iterator[Item]:

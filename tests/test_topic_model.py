@@ -14,7 +14,7 @@ from pulsar_admin.store.codec.managedledger import ManagedLedger, decode_managed
 from pulsar_admin.store.codec.policies import PartitionedTopic
 from pulsar_admin.store.codec.transactions import COMMITTED, TxnId
 from pulsar_admin.store.db.environment import Txn, open_store
-from pulsar_admin.store.db.tree import Node, put_nodes, read_node
+from pulsar_admin.store.db.tree import Node, iter_children_like, put_nodes, read_node
 from pulsar_admin.store.errors import InvalidValue, NothingMatches, NotSeen, TopicNotFound
 from pulsar_admin.store.facts.partitions import Partitions, find_disagreeing
 from pulsar_admin.store.model import (
@@ -39,7 +39,7 @@ from pulsar_admin.store.model.cursors import CursorSource, read_cursor, subtract
 from pulsar_admin.store.model.publish_times import PublishTimes
 from pulsar_admin.store.model.reader import open_reader
 from pulsar_admin.store.model.resources import Bundle, TenantInfo
-from pulsar_admin.store.model.topics import iter_partitioned, read_topic
+from pulsar_admin.store.model.topics import iter_partitioned, list_partitions, read_topic
 from pulsar_admin.store.names import EARLIEST, TopicName, parse_topic
 from pulsar_admin.store.search.by_time import find_first_at_or_after
 from tests.at_bounds import MADE_TOPIC, NEWER, UNREADABLE, Answers, N, Texts, asking
@@ -138,6 +138,23 @@ def test_partitions_at_each_number() -> None:
     ):
         there = () if partition is None else (partition,)
         assert Partitions(name, PartitionedTopic(number), there, is_plain=False).counts_too_many is too_many
+
+
+@pytest.mark.parametrize("beginning", ["a/b/", f"a/b/{'x' * 380}", f"a/{'y' * 380}/", f"a/{'y' * 360}/{'x' * 30}"])
+def test_partitions_of_topics_that_begin_alike(beginning: str, tmp_path: Path) -> None:
+    """Beyond 400 bytes of a path, a store has nodes in no order."""
+    names = [f"{beginning}{letter}-partition-{number}" for letter in "abcdefg" for number in range(3)]
+    path = make_store(tmp_path / "s", {name: MadeTopic([[Made(CREATED_MS)]]) for name in names})
+    with open_store(path) as store, store.read() as txn:
+        found = [str(one) for letter in "abcdefg" for one in list_partitions(txn, parse_topic(beginning + letter))]
+        assert found == [f"persistent://{name}" for name in names]
+        folder, local = (
+            parse_topic(names[0]).namespace.managed_ledgers_path,
+            [name.rpartition("/")[2] for name in names],
+        )
+        for end in range(0, len(local[4]) + 1, 4):
+            expected = [name for name in local if name.startswith(local[4][:end])]
+            assert sorted(iter_children_like(txn, folder, local[4][:end])) == expected
 
 
 @pytest.mark.parametrize("name", ["small", "compacted"])

@@ -207,6 +207,16 @@ def iter_children(txn: Txn, path: str, first: str = "") -> Iterator[str]:
     return (name for name, _ in iter_children_and_keys(txn, path, first))
 
 
+def iter_children_like(txn: Txn, path: str, beginning: str) -> Iterator[str]:
+    """Yield the names directly below a path that begin with ``beginning``."""
+    head = _encoded(f"{path}/{beginning}")[:_KEY_HEAD_BYTES]
+    for name in iter_children(txn, path, beginning):
+        if name.startswith(beginning):
+            yield name
+        elif not _encoded(f"{path}/{name}").startswith(head):  # paths that share a head of this length are in no order
+            return
+
+
 def list_children(txn: Txn, path: str) -> tuple[str, ...]:
     """Return the names directly below a path; raises PathNotFound if there is neither a node nor anything below it."""
     names = tuple(iter_children(txn, path))

@@ -10,7 +10,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from fnmatch import fnmatchcase
-from itertools import accumulate, chain, islice, pairwise, takewhile
+from itertools import accumulate, chain, islice, pairwise
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -250,8 +250,7 @@ def find_pending_ack(txn: Txn, name: TopicName, subscription: str) -> TopicName 
 def list_partitions(txn: Txn, name: TopicName) -> list[TopicName]:
     """Return the topics that are named like partitions of ``name``, by their numbers, whatever its record says."""
     prefix = encode_name(f"{name.local_name}{PARTITION_SUFFIX}")
-    children = tree.iter_children(txn, name.namespace.managed_ledgers_path, prefix)
-    alike = takewhile(lambda child: child.startswith(prefix), children)
+    alike = tree.iter_children_like(txn, name.namespace.managed_ledgers_path, prefix)
     partitions = (TopicName(name.namespace, decode_name(child)) for child in alike if is_encoded(child))
     return sorted((one for one in partitions if one.base == name), key=lambda one: one.partition_index)
 
