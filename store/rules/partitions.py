@@ -101,6 +101,8 @@ def _half_deleted(facts: ClusterFacts) -> Iterator[Evidence]:
             left = f"{_there(one)}" if one.there else "none of its partitions is left"
             if one.damaged:
                 left += f"; the list of ledgers of {_numbered(one.damaged)} is damaged: --force deletes it as well, and its ledgers stay"
+            if one.beyond:
+                left += f"; the deletion leaves {_numbered(one.beyond)}, beyond the number in the metadata"
             forced = f"pulsar-admin topics delete-partitioned-topic {shell_word(one.name)} --force"
             yield Evidence(
                 str(one.name),

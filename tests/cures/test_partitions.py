@@ -67,6 +67,10 @@ FAULTS = {
         (), {"partitions": 2, "deleted": True}, False, "partitioned-topic-half-deleted", "warning", [RECORD],
         f"topics delete-partitioned-topic {NAME}",
     ),
+    "half deleted, and one beyond the number": Fault(
+        (5,), {"partitions": 2, "deleted": True}, False, "partitioned-topic-half-deleted", "warning", [RECORD],
+        f"topics delete-partitioned-topic {NAME}", [("partitions-without-metadata", str(NAME))],
+    ),
     "plain under the name": Fault(
         (), {"partitions": 3}, True, "partitioned-name-over-topic", "warning", [RECORD],
         f"topics delete-partitioned-topic {NAME}",
@@ -105,6 +109,7 @@ def test_it_is_told_and_cured(fault: Fault, whole_cli: Cli, tmp_path: Path) -> N
     (row,) = check_told(whole_cli, store, before, [(fault.code, str(NAME))])
     assert (row["severity"], row["evidence"]["entries"]) == (fault.severity, ENTRIES * len(fault.there))
     assert row["mend"].endswith(fault.mend)
+    assert ("leaves partition 5," in row["message"]) is (5 in fault.there)
     checked = whole_cli("--store", store, "store", "check", "-o", "jsonl").json_lines
     assert [one["where"] for one in checked if one["code"] == fault.code] == [str(NAME)]
     rest = told(before) + Counter(fault.follows)
