@@ -11,7 +11,7 @@ from pulsar_admin.store.db.tree import read_node
 from tests.conftest import Cli
 from tests.cures.curing import put_values
 from tests.reclaiming import half_dead_bookie
-from tests.stores import apply_values, narrow_copy
+from tests.stores import apply_values, lose_nodes, narrow_copy
 
 _STAT = NodeStat(0, 0, 1, 1, False)
 _NODES = {  # of a Pulsar 5 and of one after it, of Kafka, of nobody known, and what a 4.x cluster has beside what a standalone has
@@ -57,6 +57,16 @@ def test_what_destroys_refuses_until_each_is_accepted(store: Path, cli: Cli, wor
     passed = cli("--store", store, *words, "--dry-run", *accepting(*_UNKNOWN))
     assert passed.exit_code in (0, 5), passed.stderr  # ledger 20 is not in this store: asked for, and not found
     assert "accept-unknown-tree" not in passed.stderr
+
+
+def test_ledgers_without_any_topic_are_not_deleted_unless_that_is_accepted(
+    tmp_path: Path, cli: Cli, damages_stores: None
+) -> None:
+    path = narrow_copy(tmp_path)
+    lose_nodes(path, "/managed-ledgers/")
+    asked = ("--store", path, "ledgers", "delete", "9", "--force", "--dry-run")
+    cli(*asked).ends(3, "has no /managed-ledgers: their owners are elsewhere, or lost")
+    assert cli(*asked, *accepting("/managed-ledgers")).exit_code == 0
 
 
 def test_force_accepts_no_tree(store: Path, cli: Cli) -> None:

@@ -152,13 +152,18 @@ def test_a_finding_as_text_is_the_paragraph_of_doctor(cli: Cli) -> None:
     assert str(forged) == "note dead-bytes-kept: a\\nb\n  x\\x1b[2J"
 
 
+def _below(cls: type[Struct]) -> list[type[Struct]]:
+    return [found for one in cls.__subclasses__() for found in (one, *_below(one))]
+
+
 def test_answers_have_that_form() -> None:
-    """Those that a method returns, and those in them: a new one gets it by its class."""
+    """Those that a method returns, and those in them: a new one gets it by its class. None can be changed."""
     own = {"Change", "ChangeReport", "Plan", "Position"}
     kinds = {name: cls for name in pa.__all__ if isinstance(cls := getattr(pa, name), type)}
     records = {name: cls for name, cls in kinds.items() if issubclass(cls, Struct)}
     assert all(cls.__struct_config__.frozen for cls in records.values() if issubclass(cls, Answer))
     assert {name for name, cls in records.items() if cls.__repr__ not in (Answer.__repr__, one_line)} == own
+    assert all(cls.__struct_config__.frozen for cls in _below(Answer))
     for name, cls in kinds.items():
         if issubclass(cls, tuple):
             made = cls(*["/a" * 200 for _ in cls._fields])

@@ -327,6 +327,12 @@ def test_of_a_topic_that_cannot_be_read_nothing_is_gone() -> None:
     assert {change for change, *_ in changes(before, [one("metadata-incomplete", "x")])} == {"new", "not-seen"}
 
 
+def test_findings_of_other_severities_are_left_out() -> None:
+    found = [one("clock-ahead", f"{T}c"), replace(one(CODE, T), severity=Severity.CRITICAL)]
+    compared = compare([], found, each=9, severities=[Severity.CRITICAL])
+    assert (compared.found, [row.code for row in compared.changes]) == ((found[1],), [CODE])
+
+
 def test_of_what_a_deep_look_could_not_read_nothing_is_gone() -> None:
     before = [one("entry-damaged", "/a/1.log @ 0x1")]
     assert compare(before, [], each=9, deep=True).changes[0].change is ChangeSince.GONE

@@ -310,6 +310,11 @@ def test_what_a_replay_may_write_again_is_known() -> None:
         for folder, log, size in passed:
             recent.pass_by(folder, log, size, is_begun=True)
         assert recent.known(delivered).tolist() == [is_known], passed
+    for folder, mark, is_known in (("", (3, 5), True), ("", (3, 6), False), ("a", (3, 6), True)):
+        recent = Recent()
+        recent.add(folder, 1, (1, 0), (3, 5), delivered)
+        recent.forget(mark)
+        assert recent.known(delivered).tolist() == [is_known], (folder, mark)
 
 
 def test_a_log_that_shrinks_vanishes_or_is_another(tmp_path: Path) -> None:
