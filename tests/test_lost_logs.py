@@ -500,6 +500,29 @@ def test_one_wrong_bit_in_the_log_of_the_index(tmp_path: Path, cli: Cli) -> None
     _assert_all_is_served(path, cli)
 
 
+def test_what_follows_zeros_in_a_journal_is_not_replayed(tmp_path: Path, cli: Cli) -> None:
+    """A real bookie served 356 entries fewer of such a directory: 354, and two that the zeros destroyed."""
+    source = scratch_copy("small", "crashed", tmp_path)
+    newest = max((source / "bookkeeper" / "current").glob("*.txn"))
+    data = bytearray(newest.read_bytes())
+    data[146_204:146_804] = bytes(600)
+    newest.write_bytes(data)
+    path = tmp_path / "s"
+    assert cli("--store", path, "store", "import", "standalone", source).exit_code == 1
+    (found,) = (row for row in _criticals(path, cli) if row["code"] == "entries-not-served")
+    assert (found["evidence"]["entries"], found["evidence"]["offIndex"]) == (354, 0)
+    assert "only in parts of its journals that it does not replay" in found["message"]
+    (bookie,) = cli("--store", path, "store", "preflight", "-o", "json").json["bookies"]
+    (fault,) = bookie["faults"]
+    assert (fault["code"], fault["starts"]) == ("bookie-journal-damaged", True)
+    assert fault["cure"] == found["mend"]
+    done = cli("--store", path, *shlex.split(found["mend"])[1:], "--yes")
+    assert "354 from journals" in done.stdout
+    assert cli("--store", path, "store", "refresh", "--forget").exit_code in (0, 1)
+    assert [row["code"] for row in _criticals(path, cli)] == ["entries-missing"]
+    assert cli("--store", path, "store", "preflight", "-o", "json").json["bookies"][0]["faults"] == []
+
+
 def test_of_several_bookies_one_has_lost_rows_of_ledgers(tmp_path: Path, cli: Cli) -> None:
     source = scratch_copy("cluster", "clean", tmp_path)
     known = _cut_ledgers(source / "bookkeeper1" / "current")

@@ -53,7 +53,7 @@ def salvage(
     Name all directories of the bookie (DbLedgerStorage), including journals and indexes; metadata and other bookies'
     copies come from the store. `locations` and `ledgers` are rebuilt from the entry logs and journals, with the fences
     and master keys that another source confirms; entries that the bookie should have but lacks are copied from the
-    others. A journal is cut before a record that stops a start; if the first journal is missing, `lastMark` is renamed. A
+    others. A journal is cut before a place that ends a replay; if the first journal is missing, `lastMark` is renamed. A
     directory that only lost its `VERSION` gets it again. A ledgers map that does not match its log is taken out of the log's header,
     so that the bookie reads the records. The old files are kept as `…-before-salvage`. If it was stopped,
     run the same command again.
@@ -79,7 +79,7 @@ def _render(result: SalvageReport) -> str:
             f"  {counted(journals.unsure, 'ledger')} on this bookie that nobody closed may lack their last entries here"
         )
     lines += [
-        f"  {stop.path} @ {stop.offset:#x}: {stop.reason} stops a start: cut at {stop.cut_at},"
+        f"  {stop.path} @ {stop.offset:#x}: {stop.reason}, where a replay ends: cut at {stop.cut_at},"
         f" {stop.cut_bytes:,} bytes are kept beside it"
         for stop in journals.stops
     ]

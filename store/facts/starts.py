@@ -37,7 +37,7 @@ from pulsar_admin.store.sources.bookies import (
     with_own_journals,
 )
 from pulsar_admin.store.sources.index_places import has_database, iter_index_files
-from pulsar_admin.store.sources.journals import find_stop, is_first_journal_missing
+from pulsar_admin.store.sources.journals import ZEROS, find_stop, is_first_journal_missing
 from pulsar_admin.store.sources.rocksdb import is_rocksdb
 from pulsar_admin.store.sources.rocksopen import UNREAD_CHANGES, check_pairs, open_links
 from pulsar_admin.store.sources.storage import DATABASES, LEDGERS
@@ -68,6 +68,7 @@ class Start(Enum):
     NOT_IN_INDEX_FILES = auto()
     NO_JOURNAL = auto()
     JOURNAL_DAMAGED = auto()
+    JOURNAL_SKIPPED = auto()
     JOURNAL_UNKNOWN = auto()
     INDEX_FILES_DAMAGED = auto()
     DISK_FULL = auto()
@@ -251,11 +252,15 @@ def _journal_facts(bookie: Bookie, thorough: bool) -> Iterator[StartFact]:
                     yield StartFact(Start.JOURNAL_UNKNOWN, path, bookie, {"why": error.message, "hint": error.hint})
                     continue
                 if why:
-                    yield StartFact(Start.JOURNAL_DAMAGED, path, bookie, {"offset": offset, "why": why})
+                    kind = Start.JOURNAL_SKIPPED if why == ZEROS else Start.JOURNAL_DAMAGED
+                    yield StartFact(kind, path, bookie, {"offset": offset, "why": why})
 
 
 def _stop(path: Path, start: int, keys: dict[int, bytes]) -> tuple[int, str]:
-    """Return (offset, why) of the place in a journal where a start fails, "" if it does not; raises Unsupported for an unknown version."""
+    """Return (offset, why) of the place in a journal where a start fails, "" if it does not; see ``find_stop``.
+
+    Raises Unsupported for an unknown version.
+    """
     try:
         with open_file(path) as file:
             data = FileBytes(file, os.fstat(file.fileno()).st_size)

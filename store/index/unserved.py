@@ -30,7 +30,7 @@ from pulsar_admin.store.sources.index_places import (
     read_misled,
     scanned_logs,
 )
-from pulsar_admin.store.sources.journals import iter_entry_ids, iter_replayed_ledgers
+from pulsar_admin.store.sources.journals import find_replay_end, iter_entry_ids, iter_replayed_ledgers
 
 if TYPE_CHECKING:
     from pyroaring import BitMap64
@@ -55,12 +55,13 @@ def index_unserved(store: Store, txn: Txn, marks: unserved.Marks | None = None, 
     unserved.put_index_states(txn, _index_states(store))
     logs = {log.file_id: log for log in iter_logs(txn) if log.mode is not FileMode.OWN}
     starts = {log.file_id: _start(log, marks) for log in logs.values() if log.kind == FileKind.JOURNAL}
-    doubted = frozenset(file_id for file_id, start in starts.items() if start != 0)
+    ends = {file_id: end for file_id, start in starts.items() if (end := _replay_end(store, logs[file_id], start)) >= 0}
+    doubted = frozenset(file_id for file_id, start in starts.items() if start != 0) | ends.keys()
     located, unread, unknown = _located(store, txn, logs.values(), verify=verify)
     if has_copies(txn):
         found = list(_of_copies(txn, logs, starts, doubted, located, unknown))
     else:
-        found = [*_of_blocks(txn, starts, doubted), *_off_index(txn, logs, located)]
+        found = [*_of_blocks(txn, starts, ends, doubted), *_off_index(txn, logs, located)]
     by_disk: dict[str, list[Found]] = {}
     for row in found:
         by_disk.setdefault(logs[row[1]].disk, []).append(row)
@@ -183,6 +184,15 @@ def _start(log: LogFile, marks: unserved.Marks) -> int | None:
     return (offset if log.log_id == journal_id else 0) if log.log_id >= journal_id else None
 
 
+def _replay_end(store: Store, log: LogFile, start: int | None) -> int:
+    """Return where a start's replay of a damaged journal ends, which may be before readable records; −1 if nothing is damaged or known."""
+    if start is None or not log.problems:
+        return -1
+    with suppress(OSError, StoreError):
+        return find_replay_end(log.locate(store.path), start)
+    return -1
+
+
 def _of_copies(
     txn: Txn,
     logs: Mapping[int, LogFile],
@@ -202,7 +212,7 @@ def _of_copies(
             indexed = located.get(logs[file_id].disk, {}).get(ledger_id)
             if file_id in doubted or (file_id in suspects and indexed is not None):
                 for other, served in () if ledger_id in unknown.get(logs[file_id].disk, ()) else rows:
-                    if starts.get(other, 0) == 0 and logs[other].disk == logs[file_id].disk:
+                    if other not in doubted and logs[other].disk == logs[file_id].disk:
                         is_led_to = indexed is None or logs[other].kind != FileKind.ENTRY_LOG
                         entries = entries - (served if indexed is None or is_led_to else served & indexed)
                 if entries:
@@ -226,7 +236,9 @@ def _off_index(txn: Txn, logs: Mapping[int, LogFile], located: Located) -> Itera
                     yield ledger_id, file_id, left
 
 
-def _of_blocks(txn: Txn, starts: Mapping[int, int | None], doubted: Collection[int]) -> Iterator[Found]:
+def _of_blocks(
+    txn: Txn, starts: Mapping[int, int | None], ends: Mapping[int, int], doubted: Collection[int]
+) -> Iterator[Found]:
     """Yield the unserved entries of journals in a store of one bookie: there the store's index names a journal only for
     an entry that is in no entry log."""
     if not doubted:
@@ -245,7 +257,7 @@ def _of_blocks(txn: Txn, starts: Mapping[int, int | None], doubted: Collection[i
         for index in range(len(block)):
             file_id, offset, _ = block.place(index)
             start = starts.get(file_id, 0)
-            if start is None or offset < start:
+            if start is None or offset < start or 0 <= ends.get(file_id, -1) <= offset:
                 entry_ids.setdefault((ledger_of_key(key), file_id), []).append(block.entry_id(index))
     from pyroaring import BitMap64
 

@@ -95,7 +95,7 @@ def _unserved(facts: ClusterFacts, *, is_database: bool) -> Iterator[Evidence]:
         in_journals = entries - in_logs
         counts = (
             (in_logs, "in its entry logs, but not in its index"),
-            (in_journals, "only in its old journals, which it does not replay"),
+            (in_journals, "only in parts of its journals that it does not replay"),
         )
         where = " or ".join(
             f"{text}{f' ({count:,})' * bool(in_logs and in_journals)}" for count, text in counts if count
@@ -120,7 +120,8 @@ BOOKIE_RULES.row(
     "A bookie has entries that it does not serve",
     "Its entry logs have them, but its index has no row for them or their ledger, or one that leads to a damaged record or past the "
     "end of a log while an older log has a good one: part of the index is lost or outdated, or a log is damaged or cut. Or only "
-    "its journals have them, before the mark: an entry log, or part of one, is lost. In neither case does a start read them again.",
+    "its journals have them, before the mark, as an entry log is lost or cut, or after damage that ends a replay. In neither case "
+    "does a start read them again.",
     f"It answers that it has no such entry, or with the damaged record, which clients refuse. {_ASKED}",
     "pulsar-admin store salvage {disks}",
     "Salvage the bookie while it is stopped, which rebuilds its index and writes entries that only journals have "

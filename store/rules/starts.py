@@ -13,7 +13,7 @@ from pulsar_admin.store.rules.rule import Evidence, Rules
 from pulsar_admin.store.wording import counted, listed, plural
 
 _SALVAGE = "pulsar-admin store salvage {disks}"
-_SALVAGED = {Start.COOKIE_MISSING, Start.NO_JOURNAL, Start.JOURNAL_DAMAGED}
+_SALVAGED = {Start.COOKIE_MISSING, Start.NO_JOURNAL, Start.JOURNAL_DAMAGED, Start.JOURNAL_SKIPPED}
 """What a bookie with ``.idx`` files meets, too, which a salvage refuses."""
 _LOOK_AT = "pulsar-admin logs verify {}"
 _SNAPSHOT = "pulsar-admin store export zookeeper-snapshot DIR"
@@ -111,6 +111,11 @@ _TOLD: dict[Start, tuple[str, bool, str | Callable[[StartFact], str]]] = {
         f"{LAST_MARK_FILE} names journal {{journal:x}}.txn, which is not in {{where}}: Recovery log {{journal}} is missing",
     ),
     Start.JOURNAL_DAMAGED: ("bookie-journal-damaged", False, "{where} @ {offset:#x}: {why}, at which a start fails"),
+    Start.JOURNAL_SKIPPED: (
+        "bookie-journal-damaged",
+        True,
+        "{where} @ {offset:#x}: {why}: a start takes this for the end of the journal",
+    ),
     Start.JOURNAL_UNKNOWN: ("bookie-journal-damaged", False, "{where}: {why}, at which a start fails"),
     Start.INDEX_FILES_DAMAGED: ("index-file-wrong", True, _index_files),
     Start.DISK_FULL: (
@@ -259,12 +264,12 @@ _add(
 _add(
     "bookie-journal-damaged",
     Severity.CRITICAL,
-    "A record in a journal stops the start of a bookie",
+    "A place in a journal ends the replay of a bookie",
     "A record that a start replays has an impossible length, is too short for its kind, or gives a ledger a second "
-    "master key. A journal of an unknown version is reported as well, but not cut.",
-    "The bookie does not start.",
+    "master key. Or zeros are between records. A journal of an unknown version is reported as well, but not cut.",
+    "The bookie does not start. With zeros between records it starts, and loses the records after them.",
     _SALVAGE,
-    "Salvage cuts the journal before that record, and writes readable entries after it to an entry log. It refuses a bookie with `.idx` "
+    "Salvage cuts the journal before that place, and writes readable entries after it to an entry log. It refuses a bookie with `.idx` "
     "files: see the place in the journal.",
 )
 _add(

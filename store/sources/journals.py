@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 from pulsar_admin.store.codec import journal
 from pulsar_admin.store.codec.bookie import LogMark
-from pulsar_admin.store.codec.buffer import Bytes
+from pulsar_admin.store.codec.buffer import Bytes, written_end
 from pulsar_admin.store.codec.entry import RECORD_MAX_BYTES
 from pulsar_admin.store.db.bookies import Bookie
 from pulsar_admin.store.errors import StoreError
@@ -25,6 +25,7 @@ from pulsar_admin.store.sources.bookies import read_bookie_directory, read_marks
 if TYPE_CHECKING:
     from pyroaring import BitMap64
 
+ZEROS = "zeros, and other bytes after them"
 _INT = struct.Struct(">i")
 _IDS = struct.Struct(">qq")
 _ADD_BYTES = 24  # ids and lastAddConfirmed, which the storage reads
@@ -59,6 +60,18 @@ def _iter_replayed(bookie: Bookie, problems: list[str]) -> Iterator[tuple[int, i
                     yield from _iter_records(path, mark.offset if journal_id == mark.journal_id else 0)
                 except (OSError, StoreError) as error:
                     problems.append(f"{path} cannot be read: {error}")
+
+
+def find_replay_end(path: Path, offset: int) -> int:
+    """Return an offset in the last record of a journal that a start beginning at ``offset`` reads, ``offset`` if it reads none;
+    raises OSError, StoreError."""
+    with open_file(path) as file:
+        header = journal.decode_header(file.read(journal.PADDED_HEADER_BYTES), str(path))
+        file.seek(max(offset, header.header_bytes))
+        end = file.tell()
+        for _ in _iter_ids(file):
+            end = file.tell()
+    return end
 
 
 def iter_entry_ids(path: Path, offset: int) -> Iterator[tuple[int, int]]:
@@ -109,7 +122,8 @@ class Frame(NamedTuple):
 def find_stop(
     data: Bytes, start: int, version: int, keys: dict[int, bytes], note: Callable[[Frame], None] = lambda frame: None
 ) -> tuple[int, str]:
-    """Return where the replay of a journal from ``start`` on ends, and why it fails there, "" if it does not.
+    """Return where the replay of a journal from ``start`` on ends, and why it fails there, "" if it does not. It does not
+    fail at ``ZEROS``, but ignores what is after them.
 
     ``keys``: the master keys of ledgers that earlier records gave, to which those of this journal are added. ``note`` gets each record.
     """
@@ -128,6 +142,8 @@ def find_stop(
             continue
         reason = f"a record of {size} bytes" if size < 0 or size > RECORD_MAX_BYTES else ""
         if size == 0 or (not reason and position + _INT.size + size > len(data)):
+            is_end = size or written_end(data, position, len(data)) == position
+            reason = "" if is_end else ZEROS
             break
         frame = Frame(position, size)
         reason = reason or _fault(data[position + _INT.size : frame.end], version, keys)
