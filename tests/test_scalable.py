@@ -73,6 +73,8 @@ def test_each_segment_has_what_the_broker_said(cli: Cli) -> None:
         assert refused.value.hint in {f"name a segment, for example {name}" for name in names}
     assert sum(row["storageSize"] for row in rows) == answered()["storageSize"]
     assert sum(row["backlogSize"] for row in rows) == answered()["backlogSize"]
+    missing = cli("--store", imported(WORLD, "clean"), "scalable-topics", "segment-stats", f"{names[1]}9")
+    missing.ends(5, f"Segment {names[1]}9 not found in scalable topic {TOPIC}")
     for number, row in enumerate(rows):
         assert {name: (one["msgBacklog"], one["backlogSize"]) for name, one in row["subscriptions"].items()} == {
             name: (one["segments"][str(number)]["msgBacklog"], one["segments"][str(number)]["backlogSize"])

@@ -176,6 +176,17 @@ def test_a_bad_record_is_named_or_passed_over(flipped: Path, cli: Cli) -> None:
     assert ".log @ 0x" in result.stderr
 
 
+def test_an_entry_that_cannot_be_decoded_is_named_by_its_place(tmp_path: Path, cli: Cli) -> None:
+    raw = b"\x0e\x01" + bytes(20)  # a checksum that is wrong
+    store = make_store(tmp_path / "store", {T: MadeTopic([[Made(START_MS), Made(START_MS, raw=raw)]])})
+    offset = (store / "entries/0.log").read_bytes().index(raw) - 4 - 32 - 4  # size, header, digest
+    last = cli("--store", store, "topics", "last-message-id", T, "-o", "json")
+    assert (last.exit_code, last.json["entryId"]) == (1, 1)
+    assert f"(entries/0.log @ {offset:#x})" in last.stderr
+    error = cli("--store", store, "topics", "get-message-by-id", T, "-l", 10, "-e", 1, "-o", "json").error
+    assert (error["context"]["path"], error["context"]["offset"]) == ("entries/0.log", offset)
+
+
 # -- as upstream's admin client shows them --------------------------------------------------------------------------------
 
 
