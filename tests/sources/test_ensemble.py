@@ -121,6 +121,17 @@ def test_any_part_of_tls_turns_it_on() -> None:
     assert "use_ssl" not in _login_arguments(Client())
     for login in (Client(ca="ca"), Client(certificate="certificate"), Client(key="key")):
         assert _login_arguments(login)["use_ssl"] is True
+    files = Client(ca="a", certificate="c", key="k", key_password="p", verify_hostname=False)
+    expected = {
+        "use_ssl": True,
+        "ca": "a",
+        "certfile": "c",
+        "keyfile": "k",
+        "keyfile_password": "p",
+        "check_hostname": False,
+    }
+    assert _login_arguments(files) == expected
+    assert _login_arguments(Client("digest", "u", "s")) == {"auth_data": [("digest", "u:s")]}
 
 
 def test_an_ensemble_that_gave_no_ledger_id() -> None:
