@@ -144,7 +144,9 @@ def test_no_broker_starts_while_an_export_writes(
     assert cli(*export(store, source, "--in-place")).exit_code == 0
     assert held == [False]
     assert _lock_in_a_child(source / "metadata" / "LOCK")
+    opened = len(os.listdir("/proc/self/fd"))
     assert rocksdb.locked_by(source / "metadata") is None
+    assert len(os.listdir("/proc/self/fd")) == opened
 
 
 def _lock_in_a_child(path: Path) -> bool:

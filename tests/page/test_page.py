@@ -241,6 +241,7 @@ def test_areas_of_the_treemap_are_bytes() -> None:
 def test_tiles_too_thin_to_be_seen_are_left_out() -> None:
     shares = [Share("t", "big", "big", 10**9), *(Share("t", "small", f"small-{number}", 1) for number in range(3))]
     [tenant] = treemap(shares, 300, 200)
+    assert min(min(group.rects[0][2:4]) for group in (tenant, *tenant.children)) == 0
     assert [[tile.title.partition(":")[0] for tile in space.children] for space in tenant.children] == [
         ["t/big/big"],
         [],
