@@ -178,3 +178,13 @@ def test_a_quota_of_as_much_as_is_retained_is_refused(cli: Cli, tmp_path: Path) 
     for minutes, code in ((60, 2), (61, 0)):
         answer = cli.on(store, f"topicPolicies set-retention public/default/plain -t {minutes}m -s -1")
         assert answer.exit_code == code, answer.stderr
+
+
+def test_every_update_strategy(cli: Cli, tmp_path: Path) -> None:
+    store, before = narrow_copy(tmp_path), "none"
+    for given, stored in (("full", "Full"), ("BACKWARD", "Backward"), ("Forward", "Forward")):
+        words = ("namespaces", "set-schema-autoupdate-strategy", "public/default", "--compatibility", given)
+        said = cli.done("--store", store, *words).stderr
+        assert f"schema_auto_update_compatibility_strategy: {before} -> {stored}\n" in said
+        assert cli.on(store, "namespaces get-schema-autoupdate-strategy public/default").stdout == f"{given.upper()}\n"
+        before = stored
