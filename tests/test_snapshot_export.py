@@ -5,7 +5,7 @@ import zlib
 from io import BytesIO
 from pathlib import Path
 
-from pulsar_admin.store.codec.zookeeper import Snapshot, decode_snapshot
+from pulsar_admin.store.codec.zookeeper import decode_snapshot
 from pulsar_admin.store.db.files import METADATA_FILE_ID, Damage, put_damage
 from pulsar_admin.store.db.tree import Node, iter_nodes
 from pulsar_admin.store.sources.zookeeper import read_snapshot
@@ -70,12 +70,8 @@ def test_numbers_that_were_given_are_given_no_more(store: Path, tmp_path: Path, 
     assert cversion(raw, b"/ledgers/idgen") == report["nextLedgerId"] > largest + 65_536
     assert cversion(raw, b"/counters/producer-name") == 1_795_392_000
     assert cversion(raw, b"/ledgers/00/0000") == sum(
-        path.startswith("/ledgers/00/0000/L") for path in decoded(raw).nodes
+        path.startswith("/ledgers/00/0000/L") for path in decode_snapshot(BytesIO(raw), "snapshot").nodes
     )
-
-
-def decoded(raw: bytes) -> Snapshot:
-    return decode_snapshot(BytesIO(raw), "snapshot")
 
 
 def cversion(raw: bytes, path: bytes) -> int:

@@ -21,10 +21,6 @@ def mutation(kind: str) -> dict[str, object]:
     return found
 
 
-def cursor_of(store: pa.Store, recorded: dict[str, object]) -> pa.Cursor:
-    return store.topic(str(recorded["topic"])).cursor(str(recorded["subscription"]))
-
-
 def mark_after(recorded: dict[str, object]) -> str:
     after = recorded["after"]
     assert isinstance(after, dict)
@@ -35,7 +31,7 @@ def test_a_reset_from_plan_to_undo(path: Path, cli: Cli) -> None:
     """To where the live broker went; nothing is written before apply, and undo brings back what was there."""
     recorded = mutation("reset-cursor-position")
     with pa.open_store(path, writable=True, now=NOW_MS) as store:
-        cursor = cursor_of(store, recorded)
+        cursor = store.topic(str(recorded["topic"])).cursor(str(recorded["subscription"]))
         before = cursor.state()
         plan = cursor.reset(to="18:8")
         preview = plan.preview()

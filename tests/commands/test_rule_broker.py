@@ -270,14 +270,10 @@ def test_expiry_by_age(cli: Cli, tmp_path: Path, version: str, mark_delete: str)
     assert _moved(cli, store, 10_000, "expire", "-t", "1h", "--broker-version", version) == mark_delete
 
 
-def _lose(store: Path, ledger_id: int) -> None:
-    write_rows(store, lambda txn: txn.delete("tree", tree_key(ledger_path(ledger_id))))
-
-
 def test_a_ledger_that_bookkeeper_does_not_know(cli: Cli, tmp_path: Path, damages_stores: None) -> None:
     """The second probe of five entries is the last, the third the fourth of them, in the ledger that is lost."""
     store = _store(tmp_path, [[1_000, 2_000], [3_000, 4_000], [5_000]], (2_500, 4_500), Position(10, -1))
-    _lose(store, 11)
+    write_rows(store, lambda txn: txn.delete("tree", tree_key(ledger_path(11))))
     find = ("--store", store, "topics", "find-by-time", MADE, "--time", "@3", "-o")
     asked = cli(*find, "json", "--rule", "broker").ends(5)
     assert "a broker answers 404 (Message ID not found) here" in asked.error["message"]

@@ -35,10 +35,6 @@ def marks(*ledgers: int) -> Mapping[str, bytes]:
     return above | dict.fromkeys(paths, b'replica: "gone:3181"\nctime: 1700000000000\n')
 
 
-def complete_ledger(store: Path) -> int:
-    return read_rows(store, lambda txn: read_topic(txn, PLAIN).ids[0])
-
-
 def deleted_ledger(cli: Cli, store: Path) -> int:
     """A ledger that a broker deleted: the metadata gave its id, and does not list it."""
     rows = cli("--store", store, "ledgers", "orphans", "-o", "jsonl").json_lines
@@ -49,7 +45,8 @@ def deleted_ledger(cli: Cli, store: Path) -> int:
 def test_marks_without_a_reason(whole_cli: Cli, tmp_path: Path) -> None:
     """bookkeeper#3316, pulsar#1886, on three bookies: the marks go in one change, with the nodes above that get empty."""
     store = copied(CLUSTER, "clean", tmp_path)
-    ledgers = sorted([complete_ledger(store), deleted_ledger(whole_cli, store), NEVER])
+    complete = read_rows(store, lambda txn: read_topic(txn, PLAIN).ids[0])
+    ledgers = sorted([complete, deleted_ledger(whole_cli, store), NEVER])
     put_values(store, {MARKS: b""})
     before = diagnoses(whole_cli, store)
     put_values(store, marks(*ledgers))

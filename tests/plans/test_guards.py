@@ -47,10 +47,6 @@ def store(tmp_path: Path) -> Path:
     return made_store(tmp_path, topics)
 
 
-def first_ledger(topic: str) -> int:
-    return 10 + 2 * list(GUARDED).index(topic)
-
-
 def mlp(topic: str) -> str:
     namespace, _, local = topic.rpartition("/")
     return f"{namespace}/persistent/{local}"
@@ -72,7 +68,7 @@ def mlp(topic: str) -> str:
 def test_every_change_of_it_is_refused_and_warns_when_forced(store: Path, cli: Cli, topic: str, words: str) -> None:
     for word, value in (("TOPIC", topic), ("CURSOR", GUARDED[topic]), ("MLP", mlp(topic))):
         words = words.replace(word, value)
-    words = words.replace("LEDGER", str(first_ledger(topic)))
+    words = words.replace("LEDGER", str(10 + 2 * list(GUARDED).index(topic)))
     before = rows_of(store)
     refused = cli("--store", store, *words.split(), "-o", "json").ends(3)
     assert GUARDED[topic] in refused.error["message"]

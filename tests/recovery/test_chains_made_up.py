@@ -73,7 +73,8 @@ def _world(seed: int) -> tuple[list[LedgerEvidence], dict[int, str]]:
                 found.append(_evidence(ledger_id, rows, before if topic.indexed else None))
             before += len(rows)
         if topic.consumed and topic.ledgers:
-            found.append(_cursor(ids, {one: (0, len(rows) - 1) for one, rows in topic.ledgers.items()}))
+            points = {one: (0, len(rows) - 1) for one, rows in topic.ledgers.items()}
+            found.append(LedgerEvidence(ids, "cursor", 1, 0, 0, 0, points=points))
             ids += 1
     return found, {ledger: topic.name for topic in topics for ledger in topic.ledgers}
 
@@ -92,10 +93,6 @@ def _evidence(ledger_id: int, rows: list[tuple[Producer, int, int]], before: int
         )
     index = None if before is None else (before - 1, before, before + len(rows) - 1)
     return LedgerEvidence(ledger_id, "messages", len(rows), 0, len(rows) - 1, 0, len(rows), runs, index)
-
-
-def _cursor(ledger_id: int, points: dict[int, tuple[int, int]]) -> LedgerEvidence:
-    return LedgerEvidence(ledger_id, "cursor", 1, 0, 0, 0, points=points)
 
 
 @deep_but_for((0, 4), "first", range(0, 400, 50))

@@ -200,17 +200,13 @@ class TestOnSpark(EngineContract):
 NAMES = ("acme/orders/compacted", "acme/orders/compacted-single", "acme/secure/compacted-secret")
 
 
-def _ledgers(store: Path) -> list[bytes]:
-    return [log.read_bytes() for log in sorted((store / "entries").glob("*.log"))]
-
-
 def _commands(cli: Cli, store: Path, *more: str) -> list[Any]:
     """Run and verify recorded topics; return what was said and the logs that were written."""
     said = []
     for words in (("run", "--from-start", "--now", "@1795260000"), ("verify",)):
         result = cli.done("--store", store, "compaction", *words, *NAMES, *more, "-o", "json")
         said.append(result.json)
-    return [said, _ledgers(store)]
+    return [said, [log.read_bytes() for log in sorted((store / "entries").glob("*.log"))]]
 
 
 def test_commands_in_processes(cli: Cli, tmp_path: Path) -> None:

@@ -105,10 +105,6 @@ def _run(engine: Engine, operation: Counting) -> dict[FileRange, pa.Table]:
     return found
 
 
-def _tries(folder: Path, number: int) -> int:
-    return (folder / str(number)).stat().st_size
-
-
 @pytest.fixture(scope="module")
 def processes() -> Iterator[LocalEngine]:
     """Started once, and again when one was killed."""
@@ -148,7 +144,7 @@ def test_a_slice_that_takes_its_process_with_it(engine: Engine, tmp_path: Path, 
     assert [failed.piece for failed in engine.failed] == [PIECES[FATAL]]
     assert re.search(reason, engine.failed[0].reason)
     assert engine.failed[0].out_of_memory == (harm != "killed")
-    assert _tries(tmp_path, FATAL) == 2
+    assert (tmp_path / str(FATAL)).stat().st_size == 2
 
 
 @pytest.mark.spark

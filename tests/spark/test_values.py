@@ -230,10 +230,6 @@ def _codecs(columns: tuple[str, ...]) -> Rows:
     return [row for piece in plan_slices(files, Cut()) for batch in operation.run(piece) for row in batch.to_pylist()]
 
 
-def _sizes(rows: Rows) -> list[int]:
-    return [row["size"] for row in rows]
-
-
 def test_payloads_that_no_column_needs_are_not_decompressed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of batches they are: keys, properties and event times lie inside."""
     whole, decompressed = _codecs(("entry_id", "batch_index", "size", "key", "payload")), []
@@ -246,7 +242,7 @@ def test_payloads_that_no_column_needs_are_not_decompressed(monkeypatch: pytest.
     found = _codecs(("entry_id", "batch_index", "size", "key"))
     batches = {row["entry_id"] for row in found if row["batch_index"] >= 0}
     assert found == [{name: row[name] for name in found[0]} for row in whole]
-    assert [len(row["payload"]) for row in whole] == _sizes(found)
+    assert [len(row["payload"]) for row in whole] == [row["size"] for row in found]
     without = len(decompressed)
     _codecs(("payload",))
     assert len(decompressed) - without > without
