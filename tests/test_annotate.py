@@ -93,8 +93,7 @@ def test_stated_times_are_all_there_is_of_a_lost_ledger(tmp_path: Path, cli: Cli
     assert _codes(path) == []  # nothing to compare with
 
 
-def test_export_annotates_the_copy(tmp_path: Path, cli: Cli) -> None:
-    store = copied("small", "clean", tmp_path)
+def test_export_annotates_the_copy(store: Path, tmp_path: Path, cli: Cli) -> None:
     first = parse_topic("acme/delayed/a")  # only its cursor is there, and most topics come after it
     put_node(store, first.cursor_path("s"), encode_cursor_info(CursorInfo(-1, Position(0, -1))))
     with assert_unchanged(store / "meta" / "data.mdb"):
@@ -159,8 +158,7 @@ def _recorded_times(topic: str, ledgers: Sequence[LedgerInfo]) -> list[tuple[int
     ]
 
 
-def test_annotate_is_a_change_with_undo_and_plan(tmp_path: Path, cli: Cli) -> None:
-    store = copied("small", "clean", tmp_path)
+def test_annotate_is_a_change_with_undo_and_plan(store: Path, tmp_path: Path, cli: Cli) -> None:
     plain = parse_topic("public/default/plain")
     words = ("--store", store, "store", "annotate", plain, "--form", "fields", "-o", "json")
     before = read_rows(store, lambda txn: read_node(txn, plain.path))

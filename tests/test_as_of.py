@@ -18,7 +18,7 @@ from pulsar_admin.store.transfer import imports
 from tests.conftest import Cli
 from tests.deep import deep_but_for
 from tests.reading_zookeeper import last_time_of
-from tests.stores import copied, imported, read_rows, write_rows
+from tests.stores import imported, read_rows, write_rows
 from tests.worlds import scratch_copy, world
 
 HOUR = 3_600_000
@@ -168,8 +168,7 @@ def test_the_printed_line_names_a_file_from_anywhere(cli: Cli, tmp_path: Path, m
         assert [shlex.split(line)[3:5] for line in lines] == [["--from-file", named]] * 2
 
 
-def test_a_ttl_counts_from_now_too(cli: Cli, tmp_path: Path) -> None:
-    store = copied("small", "clean", tmp_path)
+def test_a_ttl_counts_from_now_too(cli: Cli, store: Path) -> None:
     assert cli("--store", store, "namespaces", "set-message-ttl", "public/default", "-ttl", "3600").exit_code == 0
     ask = ("--store", store, "topics", "expire", STEADY, "-s", "expire-me", "--ttl")
     refused = cli(*ask)
@@ -178,8 +177,7 @@ def test_a_ttl_counts_from_now_too(cli: Cli, tmp_path: Path) -> None:
     assert cli(*ask, "--now", "now", "-o", "json").json["entries"] == 240
 
 
-def test_an_import_a_moment_ago_from_a_disk_in_use_is_not_asked_about(cli: Cli, tmp_path: Path) -> None:
-    store = copied("small", "clean", tmp_path)
+def test_an_import_a_moment_ago_from_a_disk_in_use_is_not_asked_about(cli: Cli, store: Path) -> None:
     with open_store(store, writable=True) as opened:
         moment = time.time_ns() // 1_000_000 - 60_000
         opened.write(lambda txn: txn.put("state", b"as-of", f"{moment} live".encode()))

@@ -129,8 +129,7 @@ def damage(txn: Txn) -> None:
 
 
 @pytest.mark.usefixtures("damages_stores")
-def test_damage_is_found_there_too(cli: Cli, tmp_path: Path, names: Path) -> None:
-    store = copied("small", "clean", tmp_path)
+def test_damage_is_found_there_too(cli: Cli, store: Path, tmp_path: Path, names: Path) -> None:
     write_rows(store, damage)
     _, codes = there_and_back(cli, store, names)
     assert codes >= {"ledger-without-metadata", "value-undecodable", "topic-unreadable"}
@@ -138,9 +137,8 @@ def test_damage_is_found_there_too(cli: Cli, tmp_path: Path, names: Path) -> Non
 
 
 @pytest.mark.parametrize("namespace", ["pulsar/standalone/localhost:8080", "pulsar/broker-1.example:8080"])
-def test_the_topic_of_a_health_check(cli: Cli, tmp_path: Path, names: Path, namespace: str) -> None:
+def test_the_topic_of_a_health_check(cli: Cli, store: Path, names: Path, namespace: str) -> None:
     """Its namespace is the address of a broker, with a colon that metadata paths of namespaces keep, as no topic's does."""
-    store = copied("small", "clean", tmp_path)
     stat = NodeStat(0, 1, 1, 1, False)
     old, new = parse_topic("public/default/plain"), f"/managed-ledgers/{namespace}/persistent/healthcheck"
     schema = "/schemas/public/default/avro"
@@ -445,8 +443,7 @@ def hostile(txn: Txn) -> None:
 
 
 @pytest.mark.usefixtures("damages_stores")
-def test_hostile_names_stay_here(cli: Cli, tmp_path: Path, names: Path) -> None:
-    store = copied("small", "clean", tmp_path)
+def test_hostile_names_stay_here(cli: Cli, store: Path, tmp_path: Path, names: Path) -> None:
     write_rows(store, hostile)
     there, _ = there_and_back(cli, store, names)
     blob = everything_in(tmp_path / "b")
@@ -478,9 +475,8 @@ def test_a_lost_entry_log_is_no_difference(cli: Cli, tmp_path: Path, names: Path
     assert {"entry-log-missing", "entries-missing"} <= there_and_back(cli, tmp_path / "s", names)[1]
 
 
-def test_a_topic_deleted_by_a_change_is_no_difference(cli: Cli, tmp_path: Path, names: Path) -> None:
+def test_a_topic_deleted_by_a_change_is_no_difference(cli: Cli, store: Path, names: Path) -> None:
     """The change shows that its cursor's ledgers are nobody's, and no bundle has it; seen: ``ledgers-of-others`` in the bundle's store."""
-    store = copied("small", "clean", tmp_path)
     assert cli("--store", store, "topics", "delete", "public/default/plain", "--yes").exit_code == 0
     assert "ledgers-of-others" not in there_and_back(cli, store, names)[1]
 

@@ -212,11 +212,10 @@ def test_a_key_that_is_no_ledgers_hides_none_after_it(tmp_path: Path, damages_st
     assert {"times-damaged", "times-surplus"} <= codes(path)
 
 
-def test_ledgers_that_nobody_understands_hide_no_damaged_ones(tmp_path: Path, damages_stores: None) -> None:
-    path = copied("small", "clean", tmp_path)
+def test_ledgers_that_nobody_understands_hide_no_damaged_ones(store: Path, damages_stores: None) -> None:
     for ledger_id, value in ((9, b"BookieMetadataFormatVersion\t9\n"), (18, b"\xff"), (21, b"\xff")):
-        put_node(path, ledger_path(ledger_id), value)
-    found = {one.where for one in findings(path, deep=True) if one.code == "entry-unreadable"}
+        put_node(store, ledger_path(ledger_id), value)
+    found = {one.where for one in findings(store, deep=True) if one.code == "entry-unreadable"}
     assert found == {"ledger 18", "ledger 21"}
 
 
@@ -257,31 +256,28 @@ def test_an_open_ledger_whose_next_entry_is_damaged(tmp_path: Path, damages_stor
     assert ("recovery-fails", f"ledger {ledger_id}") in {(one.code, one.where) for one in findings(path)}
 
 
-def test_files_nobody_names(tmp_path: Path) -> None:
-    path = copied("small", "clean", tmp_path)
-    (path / "entries" / "own-9.log").write_bytes(b"x")
-    (stray,) = [finding for finding in findings(path) if finding.code == "stray-file"]
-    assert (stray.severity, stray.where) == ("note", str(path / "entries" / "own-9.log"))
+def test_files_nobody_names(store: Path) -> None:
+    (store / "entries" / "own-9.log").write_bytes(b"x")
+    (stray,) = [finding for finding in findings(store) if finding.code == "stray-file"]
+    assert (stray.severity, stray.where) == ("note", str(store / "entries" / "own-9.log"))
 
 
 @pytest.mark.usefixtures("damages_stores")
-def test_only_a_ledger_with_entries_after_its_end_is_extended(tmp_path: Path) -> None:
-    path = copied("small", "clean", tmp_path)
-    change_value(path, PLAIN, _other_list)
-    (found,) = [one for one in findings(path) if one.code == "ledger-list-differs"]
+def test_only_a_ledger_with_entries_after_its_end_is_extended(store: Path) -> None:
+    change_value(store, PLAIN, _other_list)
+    (found,) = [one for one in findings(store) if one.code == "ledger-list-differs"]
     assert found.mend == "pulsar-admin ledgers info 9"
 
 
-def test_a_file_of_another_time(tmp_path: Path, cli: Cli) -> None:
+def test_a_file_of_another_time(store: Path, cli: Cli) -> None:
     """A copy of a store whose files have other times has not grown; one byte more is growth."""
-    path = copied("small", "clean", tmp_path)
-    cli("--store", path, "compaction", "run", "acme/orders/compacted")
-    (own,) = (path / "entries").glob("own-*.log")
+    cli("--store", store, "compaction", "run", "acme/orders/compacted")
+    (own,) = (store / "entries").glob("own-*.log")
     os.utime(own, (1, 1))
-    found = [one for one in findings(path) if one.where == str(own)]
+    found = [one for one in findings(store) if one.where == str(own)]
     assert [(one.severity, one.code) for one in found] == [("note", "file-touched")]
     own.write_bytes(own.read_bytes() + b"\0")
-    found = [one for one in findings(path) if one.where == str(own)]
+    found = [one for one in findings(store) if one.where == str(own)]
     assert [(one.severity, one.code) for one in found] == [("note", "file-grown")]
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.deep import deep_but_for
-from tests.stores import copied, imported
+from tests.stores import imported
 from tests.worlds import world
 
 _TOPIC = "public/default/steady"
@@ -89,8 +89,7 @@ _BULK = {
 
 
 @deep_but_for((0, 2, 4, 7), "words", _BULK)
-def test_a_bulk_command_on_little_data_loads_no_compiled_kernel(words: str, tmp_path: Path) -> None:
-    store = copied("small", "clean", tmp_path)
+def test_a_bulk_command_on_little_data_loads_no_compiled_kernel(words: str, store: Path, tmp_path: Path) -> None:
     places = words.replace("NEW", str(tmp_path / "new")).replace("WORLD", str(world("small") / "clean"))
     _assert_unloaded(["--store", str(store), *places.split()], _COMPILED | _BULK[words])
 

@@ -74,15 +74,14 @@ def test_import_when_files_cannot_grow(limit_bytes: int, options: tuple[str, ...
     "change",
     [("topics", "reset-cursor", "public/default/plain", "-s", "half", "-m", "9:3"), ("store", "index", "--rebuild")],
 )
-def test_a_change_when_files_cannot_grow(change: tuple[str, ...], tmp_path: Path, cli: Cli) -> None:
-    path = copied("small", "clean", tmp_path)
-    before = bytes_of_store(path)
-    assert_full(run_limited(70_000, "--store", path, *change))
-    assert [file.name for file in path.iterdir() if "unfinished" in file.name] == []
-    assert read_rows(path, lambda txn: txn.count("changes")) == 0
-    assert cli("--store", path, "store", "check", "--deep").exit_code == 0
-    assert cli("--store", path, *change).exit_code == 0
-    assert bytes_of_store(path) != before or change[1] == "index"
+def test_a_change_when_files_cannot_grow(change: tuple[str, ...], store: Path, cli: Cli) -> None:
+    before = bytes_of_store(store)
+    assert_full(run_limited(70_000, "--store", store, *change))
+    assert [file.name for file in store.iterdir() if "unfinished" in file.name] == []
+    assert read_rows(store, lambda txn: txn.count("changes")) == 0
+    assert cli("--store", store, "store", "check", "--deep").exit_code == 0
+    assert cli("--store", store, *change).exit_code == 0
+    assert bytes_of_store(store) != before or change[1] == "index"
 
 
 def in_namespace(script: str, *arguments: object) -> subprocess.CompletedProcess[str]:

@@ -46,7 +46,7 @@ from pulsar_admin.store.scan import entries as scan_entries
 from pulsar_admin.store.scan import messages as scan_messages
 from tests import shapes
 from tests.conftest import Cli
-from tests.stores import NOW_MS, copied, imported, read_rows
+from tests.stores import NOW_MS, imported, read_rows
 from tests.synthetic import Made, MadeTopic, make_store, message_bytes
 from tests.worlds import CLUSTER, asked_topics, oracle
 
@@ -306,9 +306,8 @@ def test_dump_load_dump_is_the_same_to_the_byte(state: str, form: str, cli: Cli,
     assert first == second
 
 
-def test_new_ledgers_hold_the_same_entries(cli: Cli, tmp_path: Path) -> None:
+def test_new_ledgers_hold_the_same_entries(cli: Cli, store: Path, tmp_path: Path) -> None:
     """Without --keep-ledger-ids only ledger ids differ; into topics that are there, behind what they have; undo, and again."""
-    store = copied("small", "clean", tmp_path)
     dump = ("topics", "dump", "--pattern", "*/acme/*", "--level", "entries", "-q")
     read = ("topics", "read", "--all-topics", "-o", "jsonl")
     lines = cli("--store", store, *dump).stdout
@@ -418,8 +417,7 @@ def test_interceptors_of_a_broker_conf(cli: Cli, tmp_path: Path, monkeypatch: An
     ).ends(5)
 
 
-def test_interceptors_go_on_where_the_topic_ends(cli: Cli, tmp_path: Path) -> None:
-    store = copied("small", "clean", tmp_path)
+def test_interceptors_go_on_where_the_topic_ends(cli: Cli, store: Path, tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text(cli.on(store, "topics dump public/default/plain --level entries").stdout)
     last = decode_message_entry(list(_entries(store, "public/default/plain"))[-1], "entry").broker
     assert last.index is not None
@@ -575,8 +573,7 @@ def test_bad_lines_are_refused(cli: Cli, tmp_path: Path) -> None:
     assert _refused(cli, tmp_path / "s", file, "--topic", "t/n/x")[0] == 2
 
 
-def test_ids_that_are_taken_and_topics_that_take_nothing(cli: Cli, tmp_path: Path) -> None:
-    store = copied("small", "clean", tmp_path)
+def test_ids_that_are_taken_and_topics_that_take_nothing(cli: Cli, store: Path, tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text(cli.on(store, "topics dump public/default/plain --level entries").stdout)
     options = ("--store", store, "topics", "load", tmp_path / "a.jsonl", "-o", "json")
     assert cli(*options, "--keep-ledger-ids").exit_code == 3

@@ -214,31 +214,29 @@ def test_a_closed_ledger_whose_other_bookie_may_have_it_is_no_loss(tmp_path: Pat
     assert _diagnoses(path, cli) == []
 
 
-def test_metadata_without_any_cookie_tells_of_no_bookie_that_it_is_gone(tmp_path: Path, cli: Cli) -> None:
-    path = copied("small", "clean", tmp_path)
-    change_ledgers(path, renamed({BOOKIES["small"][0]: OLD[0]}, ledgers={9}), without_cookies=BOOKIES["small"])
-    found = _findings(path, cli)
+def test_metadata_without_any_cookie_tells_of_no_bookie_that_it_is_gone(store: Path, cli: Cli) -> None:
+    change_ledgers(store, renamed({BOOKIES["small"][0]: OLD[0]}, ledgers={9}), without_cookies=BOOKIES["small"])
+    found = _findings(store, cli)
     assert found.keys() & CODES == set()
-    refused = cli("--store", path, "ledgers", "forget", 9, "-o", "json")
+    refused = cli("--store", store, "ledgers", "forget", 9, "-o", "json")
     assert (refused.exit_code != 0, OLD[0] in refused.error["message"]) == (True, True)
 
 
-def test_lost_with_its_bookie(tmp_path: Path, cli: Cli) -> None:
+def test_lost_with_its_bookie(store: Path, cli: Cli) -> None:
     """Entries that only a gone bookie had are nowhere: critical for a ledger that somebody waits for, and it can be forgotten."""
-    path = copied("small", "clean", tmp_path)
 
     def lost(ledger_id: int, metadata: LedgerMetadata) -> LedgerMetadata:
         if ledger_id != 9:
             return metadata
         return replace(metadata, segments=(Segment(0, (OLD[0],)),), last_entry_id=40)
 
-    change_ledgers(path, lost)
-    rows = {row["code"]: row for row in _diagnoses(path, cli)}
+    change_ledgers(store, lost)
+    rows = {row["code"]: row for row in _diagnoses(store, cli)}
     assert rows["bookie-gone"]["severity"] == "critical"
     assert rows["bookie-gone"]["evidence"]["entries"] == 41 - 25
     assert "of persistent://public/default/plain is not past it" in rows["bookie-gone"]["message"]
     assert rows["ensemble-elsewhere"]["evidence"]["entries"] == 25
-    refused = cli("--store", path, "ledgers", "forget", 9, "-o", "json")
+    refused = cli("--store", store, "ledgers", "forget", 9, "-o", "json")
     assert "which clients do not ask for them" in refused.error["message"]
 
 

@@ -21,7 +21,7 @@ from pulsar_admin.visible import clean_lines, clean_text
 from tests.conftest import Cli
 from tests.deep import deep_but_for
 from tests.hostile import CURSOR, DAMAGED, EVIL, EVIL_BYTES, FORGED, RECORDS, TOPIC, make_hostile_store
-from tests.stores import copied, imported
+from tests.stores import imported
 
 OURS = re.compile("\x1b\\[(?:0|1|2|1;31|33|36)m")
 COLUMNS = 80
@@ -308,16 +308,14 @@ def test_a_name_that_no_file_can_have(
 
 
 @pytest.mark.parametrize("plan", [".", "/", ".."])
-def test_a_plan_needs_a_name(plan: str, tmp_path: Path, cli: Cli) -> None:
-    path = copied("small", "clean", tmp_path)
+def test_a_plan_needs_a_name(plan: str, store: Path, cli: Cli) -> None:
     skip = ("topics", "skip", "public/default/plain", "-s", "half", "-n", "1")
-    cli("--store", path, *skip, "--plan", plan, "-o", "json").fails(3, "already-exists")
+    cli("--store", store, *skip, "--plan", plan, "-o", "json").fails(3, "already-exists")
 
 
-def test_an_empty_plan_option_changes_nothing(tmp_path: Path, cli: Cli) -> None:
+def test_an_empty_plan_option_changes_nothing(store: Path, cli: Cli) -> None:
     """``--plan "$UNSET"`` is not an order to make the change at once."""
-    path = copied("small", "clean", tmp_path)
     skip = ("topics", "skip", "public/default/plain", "-s", "half", "-n", "1")
-    assert cli("--store", path, *skip, "--plan", "").exit_code == 2
+    assert cli("--store", store, *skip, "--plan", "").exit_code == 2
     assert cli("--store", "", "store", "log").exit_code == 2
-    assert cli("--store", path, "store", "log", "-o", "json").json == []
+    assert cli("--store", store, "store", "log", "-o", "json").json == []

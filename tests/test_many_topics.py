@@ -22,7 +22,7 @@ from pulsar_admin.store.reports.subscriptions import Asked
 from tests.conftest import Cli
 from tests.deep import deep_but_for
 from tests.rules.test_quiet import damage_drawn
-from tests.stores import copied, imported
+from tests.stores import imported
 
 _TABLE = ("topics", "subscriptions", "--all-topics", "--table")
 
@@ -45,9 +45,8 @@ def _spread_over_processes(monkeypatch: pytest.MonkeyPatch) -> list[PackedCells]
 
 @pytest.mark.parametrize("seed", range(2))
 def test_processes_tell_the_same_of_damaged_rows(
-    seed: int, tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
+    seed: int, store: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = copied("small", "clean", tmp_path)
     damage_drawn(store, random.Random(seed))
     alone = _said(cli, store)
     packed = _spread_over_processes(monkeypatch)
@@ -58,9 +57,8 @@ def test_processes_tell_the_same_of_damaged_rows(
 @pytest.mark.parametrize("screen", [("overview", "--top", "3"), ("metrics",), ("metrics", "--top", "4", "--no-check")])
 @deep_but_for((1,), "seed", [None, 1])
 def test_processes_count_the_same(
-    screen: tuple[str, ...], seed: int | None, tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
+    screen: tuple[str, ...], seed: int | None, store: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = copied("small", "clean", tmp_path)
     if seed is not None:
         damage_drawn(store, random.Random(seed))
     words = ("--store", store, "--now", "2026-01-02T03:04:05Z", *screen, "-o", "json")
@@ -82,9 +80,8 @@ def test_processes_count_the_same(
 @pytest.mark.parametrize("screen", [("overview", "--top", "3"), ("metrics",), ("metrics", "--top", "4", "--no-check")])
 @deep_but_for((1,), "seed", [None, 1])
 def test_a_process_that_is_forked_before_the_store_is_opened_counts_the_same(
-    screen: tuple[str, ...], seed: int | None, tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
+    screen: tuple[str, ...], seed: int | None, store: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = copied("small", "clean", tmp_path)
     if seed is not None:
         damage_drawn(store, random.Random(seed))
     words = ("--store", store, "--now", "2026-01-02T03:04:05Z", *screen, "-o", "json")

@@ -12,7 +12,7 @@ import pytest
 from pulsar_admin.commands.metrics import render_metrics
 from pulsar_admin.store.reports.overview import Metric, MetricSample
 from tests.conftest import Cli
-from tests.stores import copied, imported
+from tests.stores import imported
 from tests.worlds import WORLD_NAMES, asked_topics, oracle
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -141,8 +141,7 @@ HOSTILE = Metric(
 )
 
 
-def test_what_holds_no_metrics_is_not_replaced(tmp_path: Path, cli: Cli) -> None:
-    store = copied("small", "clean", tmp_path)
+def test_what_holds_no_metrics_is_not_replaced(store: Path, tmp_path: Path, cli: Cli) -> None:
     out, pipe = store / "store.json", tmp_path / "pipe"
     os.mkfifo(pipe)
     before = out.read_bytes()

@@ -95,8 +95,7 @@ def test_numbers_of_other_worlds(world: str) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_numbers_beside_damaged_rows(seed: int, tmp_path: Path) -> None:
-    store = copied("small", "clean", tmp_path)
+def test_numbers_beside_damaged_rows(seed: int, store: Path) -> None:
     damage_drawn(store, random.Random(seed))
     assert _compare(store) > 10
 

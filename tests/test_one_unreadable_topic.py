@@ -134,20 +134,19 @@ def test_a_lost_ledger_of_transaction_snapshots_keeps_no_topic_from_its_answer(c
 
 
 @pytest.mark.parametrize("value", [b"\xff\xff", bytes.fromhex("4778000000040807101600")], ids=["damaged", "unknown"])
-def test_the_topics_after_it_are_judged(value: bytes, cli: Cli, tmp_path: Path, damages_stores: None) -> None:
-    path = copied("small", "clean", tmp_path)
-    first, *others = read_rows(path, lambda txn: [*iter_topics(txn)])
-    put_node(path, others[-1].path, b"\xff\xff")
+def test_the_topics_after_it_are_judged(value: bytes, cli: Cli, store: Path, damages_stores: None) -> None:
+    first, *others = read_rows(store, lambda txn: [*iter_topics(txn)])
+    put_node(store, others[-1].path, b"\xff\xff")
     judged = {*map(str, others), *(one.path for one in others)}
 
     def told() -> list[list[str]]:
-        findings = cli("--store", path, "doctor", "-o", "json", "--each", "99").json
-        held = cli("--store", path, "store", "usage", "--why", "-o", "json").json["held"]
+        findings = cli("--store", store, "doctor", "-o", "json", "--each", "99").json
+        held = cli("--store", store, "store", "usage", "--why", "-o", "json").json["held"]
         rows = [(row["code"], row["where"]) for row in findings if row["where"].partition(" ")[0] in judged]
         return [sorted(map(str, rows)), sorted(str(row) for row in held if row["topic"] in judged)]
 
     before = told()
-    put_node(path, first.path, value)
+    put_node(store, first.path, value)
     assert told() == before
     assert min(map(len, before)) > 3
 

@@ -198,10 +198,9 @@ def test_what_cannot_be_read_is_told_and_the_rest_goes_on() -> None:
             list(iter_subscription_facts(reader, names, Asked(), refuse))
 
 
-def test_policies_that_cannot_be_read_hide_no_subscription(tmp_path: Any, cli: Cli, damages_stores: None) -> None:
-    path = copied("small", "clean", tmp_path)
-    put_node(path, "/admin/policies/public/default", b"{")
-    arguments = ("--store", path, "topics", "describe", "public/default/plain", "-o")
+def test_policies_that_cannot_be_read_hide_no_subscription(store: Path, cli: Cli, damages_stores: None) -> None:
+    put_node(store, "/admin/policies/public/default", b"{")
+    arguments = ("--store", store, "topics", "describe", "public/default/plain", "-o")
     whole = cli("--store", imported("small", "clean"), *arguments[2:], "json").json
     result = cli(*arguments, "json").ends(1)
     assert result.json["policies"] is None

@@ -157,23 +157,21 @@ def test_a_damaged_topic_stops_no_other(words: str, with_rubbish: Path, cli: Cli
     ],
 )
 @pytest.mark.usefixtures("damages_stores")
-def test_a_damaged_cursor_stops_no_other(words: str, goes_on_with: str, tmp_path: Path, cli: Cli) -> None:
-    path = copied("small", "clean", tmp_path)
-    put_node(path, "/managed-ledgers/public/default/persistent/plain/expire-me", b"\xff\xff rubbish")
-    answer = cli("--store", path, *words.split()).ends(1, "persistent/plain/expire-me")
+def test_a_damaged_cursor_stops_no_other(words: str, goes_on_with: str, store: Path, cli: Cli) -> None:
+    put_node(store, "/managed-ledgers/public/default/persistent/plain/expire-me", b"\xff\xff rubbish")
+    answer = cli("--store", store, *words.split()).ends(1, "persistent/plain/expire-me")
     assert goes_on_with in answer.stdout
-    assert cli("--store", path, "topics", "expire", PLAIN, "-s", "expire-me", "-t", "1s", "--dry-run").exit_code == 6
+    assert cli("--store", store, "topics", "expire", PLAIN, "-s", "expire-me", "-t", "1s", "--dry-run").exit_code == 6
 
 
 @pytest.mark.parametrize("component", ["a b", "%41", "a%2fb", "~x", "%zz"])
 @pytest.mark.usefixtures("damages_stores")
-def test_only_names_that_commands_find_are_listed(component: str, tmp_path: Path, cli: Cli) -> None:
-    path = copied("small", "clean", tmp_path)
-    listed = cli("--store", path, "topics", "list", "public/default").stdout
+def test_only_names_that_commands_find_are_listed(component: str, store: Path, cli: Cli) -> None:
+    listed = cli("--store", store, "topics", "list", "public/default").stdout
     node = f"/managed-ledgers/public/default/persistent/{component}"
-    put_node(path, node, b"")
-    assert cli("--store", path, "topics", "list", "public/default").stdout == listed
-    rows = cli("--store", path, "store", "check", "-o", "json").json
+    put_node(store, node, b"")
+    assert cli("--store", store, "topics", "list", "public/default").stdout == listed
+    rows = cli("--store", store, "store", "check", "-o", "json").json
     assert [row["where"] for row in rows if row["code"] == "name-not-encoded"] == [node]
 
 

@@ -196,18 +196,17 @@ def test_the_ledgers_of_a_topic_that_cannot_be_read_are_its(tmp_path: Path, cli:
         refused(cli, path, "delete", ledger, "--force")
 
 
-def test_metadata_of_a_newer_version_is_not_judged(tmp_path: Path, cli: Cli) -> None:
+def test_metadata_of_a_newer_version_is_not_judged(store: Path, cli: Cli) -> None:
     """Neither of an orphan nor of a topic's ledger: not lost, not leaked, not made again, not deleted."""
-    path = copied("small", "clean", tmp_path)
     named = [ledger_path(one) for one in (SCHEMA_ORPHAN, PLAIN_LEDGER)]
-    change(path, *((name, of_version_4) for name in named))
-    before = [value_of(path, name) for name in named]
-    assert SCHEMA_ORPHAN not in orphans(cli, path)
+    change(store, *((name, of_version_4) for name in named))
+    before = [value_of(store, name) for name in named]
+    assert SCHEMA_ORPHAN not in orphans(cli, store)
     for ledger in (SCHEMA_ORPHAN, PLAIN_LEDGER):
         for words in (("delete", ledger, "--force"), ("forget", ledger, "--force"), ("restore", ledger)):
-            refused(cli, path, *words)
-    assert [value_of(path, name) for name in named] == before
-    assert cli("--store", path, "store", "owner", SCHEMA_ORPHAN).exit_code == 0
+            refused(cli, store, *words)
+    assert [value_of(store, name) for name in named] == before
+    assert cli("--store", store, "store", "owner", SCHEMA_ORPHAN).exit_code == 0
 
 
 def test_a_ledger_of_a_component_that_is_not_known_needs_force(tmp_path: Path, cli: Cli) -> None:

@@ -200,15 +200,14 @@ def test_a_lost_compacted_ledger_is_said(tmp_path: Path, cli: Cli, damages_store
         assert "the metadata of its compacted ledger 85 is lost" in answer.stderr
 
 
-def test_lost_events_are_said_of_every_topic_of_the_namespace(tmp_path: Path, cli: Cli, damages_stores: None) -> None:
-    path = copied("small", "clean", tmp_path)
-    ledger = second_of_events(cli, path)
-    change(path, lose_metadata, ledger)
-    answer = cli.on(path, "topics stats public/default/batched")
+def test_lost_events_are_said_of_every_topic_of_the_namespace(store: Path, cli: Cli, damages_stores: None) -> None:
+    ledger = second_of_events(cli, store)
+    change(store, lose_metadata, ledger)
+    answer = cli.on(store, "topics stats public/default/batched")
     assert answer.exit_code == 1
     assert f"ledger {ledger} of __change_events, its namespace's policies: its metadata is lost" in answer.stderr
     assert "brokers load no topic of the namespace" in answer.stderr
-    assert cli.on(path, "topics stats acme/orders/compacted").exit_code == 0
+    assert cli.on(store, "topics stats acme/orders/compacted").exit_code == 0
 
 
 def test_of_many_topics_whole_ones_hide_no_broken_one(
@@ -265,9 +264,8 @@ def test_nodes_that_cannot_be_read_hide_nothing_behind_them(tmp_path: Path, cli:
     "key",
     ["managed-ledgers/public/default/persistent/", "managed-ledgers/public/", "admin/policies/", "", "ledgers/00/"],
 )
-def test_a_path_that_is_not_utf_8_is_a_finding(key: str, whole_cli: Cli, tmp_path: Path) -> None:
+def test_a_path_that_is_not_utf_8_is_a_finding(key: str, whole_cli: Cli, store: Path) -> None:
     """It hides no other answer, and the printed commands remove it."""
-    store = copied("small", "clean", tmp_path)
     before, topics = told(diagnoses(whole_cli, store)), whole_cli.rows(store, "topics stats --all-topics")
     row = rows_of(store, "tree")["tree"][parse_topic(PLAIN).path.encode()]
     write_rows(store, lambda txn: txn.put("tree", f"/{key}".encode() + b"\xff", row))
@@ -293,9 +291,8 @@ def test_a_path_that_is_not_utf_8_is_a_finding(key: str, whole_cli: Cli, tmp_pat
         ledger_path(22),
     ],
 )
-def test_a_damaged_row_of_a_node_stops_no_check(path: str, whole_cli: Cli, tmp_path: Path) -> None:
+def test_a_damaged_row_of_a_node_stops_no_check(path: str, whole_cli: Cli, store: Path) -> None:
     """Every finding prints the command that reads it again, and none that replaces it."""
-    store = copied("small", "clean", tmp_path)
     before = told(diagnoses(whole_cli, store))
     write_rows(store, lambda txn: txn.put("tree", tree_key(path), b"x"))
     rows = [row for row in diagnoses(whole_cli, store) if row["severity"] != "note"]

@@ -205,40 +205,37 @@ ORPHANS = {17, 20, 53, 69, 102, 111, 113}
 """Of the world ``small``, clean: schema ledgers of lost races, cursor ledgers of cursors that were closed."""
 
 
-def test_orphans_are_deleted_from_their_own_list(tmp_path: Path, cli: Cli) -> None:
-    path = copied("small", "clean", tmp_path)
-    before, file = rows_of(path), tmp_path / "orphans.jsonl"
-    file.write_text(cli.on(path, "ledgers orphans -o jsonl").stdout)
-    cli.done("--store", path, *f"ledgers delete --from-file {file} -o json".split())
-    after = rows_of(path)
+def test_orphans_are_deleted_from_their_own_list(store: Path, tmp_path: Path, cli: Cli) -> None:
+    before, file = rows_of(store), tmp_path / "orphans.jsonl"
+    file.write_text(cli.on(store, "ledgers orphans -o jsonl").stdout)
+    cli.done("--store", store, *f"ledgers delete --from-file {file} -o json".split())
+    after = rows_of(store)
     gone = set(before["tree"]) - set(after["tree"])
     assert gone == {tree_key(ledger_path(one)) for one in ORPHANS}
     assert after == {"tree": {k: v for k, v in before["tree"].items() if k not in gone}, "owners": before["owners"]}
-    check_undo(cli, path, 1, before)
+    check_undo(cli, store, 1, before)
 
 
-def test_what_is_referenced_stays(tmp_path: Path, cli: Cli) -> None:
+def test_what_is_referenced_stays(store: Path, tmp_path: Path, cli: Cli) -> None:
     """One of each kind: a topic's, a schema's, a compacted view's, a delayed bucket's; nothing of a list with one of them goes."""
-    path = copied("small", "clean", tmp_path)
-    before = rows_of(path)
+    before = rows_of(store)
     for ledger in (9, 15, 85, 108):
-        cli.on(path, f"ledgers delete 17 {ledger}").ends(3, f"ledger {ledger} is referenced: ")
-    assert cli.on(path, "ledgers delete 99999").exit_code == 5
+        cli.on(store, f"ledgers delete 17 {ledger}").ends(3, f"ledger {ledger} is referenced: ")
+    assert cli.on(store, "ledgers delete 99999").exit_code == 5
     file = tmp_path / "ids"
     file.write_text("\n17\nseventeen\n")
-    cli.on(path, f"ledgers delete --from-file {file}").ends(2, "line 3: no ledger id: 'seventeen'")
-    assert rows_of(path) == before
+    cli.on(store, f"ledgers delete --from-file {file}").ends(2, "line 3: no ledger id: 'seventeen'")
+    assert rows_of(store) == before
 
 
-def test_ledgers_of_other_programs_stay(tmp_path: Path, cli: Cli, damages_stores: None) -> None:
+def test_ledgers_of_other_programs_stay(store: Path, cli: Cli, damages_stores: None) -> None:
     """Metadata without ``application=pulsar``: packages of functions keep such ledgers, which nodes of their own list."""
-    path = copied("small", "clean", tmp_path)
     pulsars, topics = {"application": b"pulsar"}, {"pulsar/managed-ledger": b"a/b/persistent/c"}
     for custom, is_others in (({}, True), (pulsars, True), (topics, True), (pulsars | topics, False)):
-        put_node(path, ledger_path(17), encode_ledger_metadata(closed_ledger("b:1", 0, 0, custom)))
-        refused = cli.on(path, "ledgers delete 17 --dry-run").ends(3, "--force deletes")
+        put_node(store, ledger_path(17), encode_ledger_metadata(closed_ledger("b:1", 0, 0, custom)))
+        refused = cli.on(store, "ledgers delete 17 --dry-run").ends(3, "--force deletes")
         assert ("other programs may use it" in refused.stderr) == is_others, custom
-    assert cli.on(path, "ledgers delete 17 --force").exit_code == 0
+    assert cli.on(store, "ledgers delete 17 --force").exit_code == 0
 
 
 def test_what_cannot_be_read_could_reference_it(tmp_path: Path, cli: Cli, damages_stores: None) -> None:
@@ -324,14 +321,13 @@ def test_a_cursor_in_it_stands_in_front_of_the_next(tmp_path: Path, cli: Cli) ->
     assert dict(cursor.info.cursor_properties) == {"key": "value"}
 
 
-def test_whole_and_unreferenced_ledgers_are_refused(tmp_path: Path, cli: Cli) -> None:
-    path = copied("small", "clean", tmp_path)
+def test_whole_and_unreferenced_ledgers_are_refused(store: Path, cli: Cli) -> None:
     for ledger, code, text in (
         (9, 3, "ledger 9 is complete"),
         (17, 3, "nothing references ledger 17"),
         (987_654, 5, "neither referenced"),
     ):
-        answer = cli.on(path, f"ledgers forget {ledger}")
+        answer = cli.on(store, f"ledgers forget {ledger}")
         assert (answer.exit_code, text in answer.stderr) == (code, True)
 
 
@@ -389,12 +385,11 @@ def test_all_versions_of_a_schema(tmp_path: Path, cli: Cli) -> None:
         assert find_node(txn, AVRO.schema_path) is None
 
 
-def test_lost_events_name_the_topics_whose_policies_they_were(tmp_path: Path, cli: Cli) -> None:
-    path = copied("small", "clean", tmp_path)
+def test_lost_events_name_the_topics_whose_policies_they_were(store: Path, cli: Cli) -> None:
     for topic, seconds in ((PLAIN, 100), ("public/default/batched", 200)):
-        assert cli.on(path, f"topics set-message-ttl {topic} -t {seconds}").exit_code == 0
+        assert cli.on(store, f"topics set-message-ttl {topic} -t {seconds}").exit_code == 0
     events = "public/default/__change_events"
-    done = cli.done("--store", path, "ledgers", "forget", *ledgers_of(path, events), "--force")
+    done = cli.done("--store", store, "ledgers", "forget", *ledgers_of(store, events), "--force")
     for topic in (PLAIN, "public/default/batched"):
         assert f"persistent://{topic}" in done.stdout
-        assert cli.on(path, f"topics get-message-ttl {topic}").stdout.strip() == "null"
+        assert cli.on(store, f"topics get-message-ttl {topic}").stdout.strip() == "null"

@@ -12,7 +12,7 @@ from pulsar_admin.store.model.copy_age import AsOf, put_as_of, put_refreshed
 from pulsar_admin.store.names import Position
 from tests.conftest import Cli
 from tests.plans.test_expiry import put_json
-from tests.stores import copied, write_rows
+from tests.stores import write_rows
 from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store
 from tests.worlds import assert_unchanged
 
@@ -304,14 +304,13 @@ def test_an_age_that_begins_after_the_copy_ends(cli: Cli, dated: Path) -> None:
     assert forced.json["after"]["markDeletePosition"] == "11:0"
 
 
-def test_an_age_within_a_fresh_copy_expires(cli: Cli, tmp_path: Path) -> None:
+def test_an_age_within_a_fresh_copy_expires(cli: Cli, store: Path) -> None:
     """A copy that was read a moment ago knows that nothing came in the last two hours only where it tells of that moment itself."""
-    path = copied("small", "clean", tmp_path)
-    ask = ("--store", path, "topics", "expire", STEADY, "-s", "expire-me", "-t", "2h", "-o", "json")
+    ask = ("--store", store, "topics", "expire", STEADY, "-s", "expire-me", "-t", "2h", "-o", "json")
     now_ms = time.time_ns() // 1_000_000
-    write_rows(path, lambda txn: put_refreshed(txn, now_ms))
+    write_rows(store, lambda txn: put_refreshed(txn, now_ms))
     assert cli(*ask).exit_code == 5
-    write_rows(path, lambda txn: put_as_of(txn, AsOf(now_ms, "files")))
+    write_rows(store, lambda txn: put_as_of(txn, AsOf(now_ms, "files")))
     left = cli(*ask)
     assert (left.exit_code, left.json["after"]["backlogEntries"]) == (0, 0), left.stderr
 

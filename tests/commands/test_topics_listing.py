@@ -10,7 +10,7 @@ from pulsar_admin.store.db.tree import tree_key
 from pulsar_admin.store.errors import TenantNotFound
 from pulsar_admin.store.names import encode_name, in_hash_order, parse_namespace, parse_topic
 from tests.conftest import Cli
-from tests.stores import copied, imported, put_node, write_rows
+from tests.stores import imported, put_node, write_rows
 from tests.worlds import WORLD_NAMES, asked_topics, oracle
 
 
@@ -147,8 +147,7 @@ def test_every_topic_has_the_brokers_numbers(world: str, cli: Cli) -> None:
     assert compared > 10
 
 
-def test_an_unreadable_cursor_is_told_and_the_rest_is_shown(cli: Cli, tmp_path: Path, damages_stores: None) -> None:
-    store = copied("small", "clean", tmp_path)
+def test_an_unreadable_cursor_is_told_and_the_rest_is_shown(cli: Cli, store: Path, damages_stores: None) -> None:
     put_node(store, parse_topic("public/default/plain").cursor_path("half"), b"\xff\xff")
     result = cli.on(store, f"topics describe public/default/plain --now {NOW}").ends(1, "half")
     assert "never" in result.stdout

@@ -101,8 +101,7 @@ def test_reasons(readers: dict[str, EntryReader]) -> None:
     assert occurrences.UNCOMMITTED not in {row.fate for row in rows}
 
 
-def test_what_is_encrypted_is_told(cli: Cli, tmp_path: Path) -> None:
-    store = copied("small", "clean", tmp_path)
+def test_what_is_encrypted_is_told(cli: Cli, store: Path) -> None:
     result = cli.on(store, "compaction explain acme/secure/compacted-secret --key k0000")
     assert result.exit_code == 5
     assert "4 encrypted batches may hold the key too" in result.stderr

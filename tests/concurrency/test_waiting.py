@@ -48,27 +48,25 @@ def test_a_disk_that_fails_at_the_lock_is_named(call: str, tmp_path: Path, monke
 @pytest.mark.parametrize(
     "command", [SKIP, ("store", "index", "--rebuild"), ("store", "refresh")], ids=lambda one: one[1]
 )
-def test_a_writer_waits_for_another(command: tuple[str, ...], cli: Cli, tmp_path: Path) -> None:
-    path = copied("small", "clean", tmp_path)
-    before = backlog(cli, path)
-    lock = take_writer_lock(path)
+def test_a_writer_waits_for_another(command: tuple[str, ...], cli: Cli, store: Path) -> None:
+    before = backlog(cli, store)
+    lock = take_writer_lock(store)
     child = os.fork()
     if child == 0:
         os.close(lock)
-        os._exit(run(["--store", str(path), *command, "--wait", "60s", "-q"]))
-    while not has_open(child, path / "lock"):
+        os._exit(run(["--store", str(store), *command, "--wait", "60s", "-q"]))
+    while not has_open(child, store / "lock"):
         assert os.waitpid(child, os.WNOHANG) == (0, 0), "it did not wait"
     os.close(lock)
     # Between the two a third one: what waits plans behind it, or before.
-    assert cli("--store", path, *SKIP, "--wait", "60s").exit_code == 0
+    assert cli("--store", store, *SKIP, "--wait", "60s").exit_code == 0
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    assert backlog(cli, path) == before - (6 if command is SKIP else 3)
+    assert backlog(cli, store) == before - (6 if command is SKIP else 3)
 
 
-def test_the_wait_is_over(cli: Cli, tmp_path: Path) -> None:
-    path = copied("small", "clean", tmp_path)
+def test_the_wait_is_over(cli: Cli, store: Path, tmp_path: Path) -> None:
     source = world("small") / "clean"
-    lock = take_writer_lock(path)
+    lock = take_writer_lock(store)
     for command in (
         SKIP,
         ("store", "refresh"),
@@ -76,10 +74,10 @@ def test_the_wait_is_over(cli: Cli, tmp_path: Path) -> None:
         ("store", "export", "standalone", tmp_path / "out"),
     ):
         for wait in ((), ("--wait", "30ms")):
-            refused = cli("--store", path, *command, *wait, "-o", "json").fails(4, "store-busy")
+            refused = cli("--store", store, *command, *wait, "-o", "json").fails(4, "store-busy")
             assert refused.error["hint"].endswith("--wait 30s")
-    assert cli("--store", path, "topics", "list", "public/default", "--wait", "1ms").exit_code == 0
-    assert cli("--store", path, *SKIP, "--dry-run", "--wait", "1ms").exit_code == 0
+    assert cli("--store", store, "topics", "list", "public/default", "--wait", "1ms").exit_code == 0
+    assert cli("--store", store, *SKIP, "--dry-run", "--wait", "1ms").exit_code == 0
     os.close(lock)
     (tmp_path / "new").mkdir()
     lock = take_writer_lock(tmp_path / "new")

@@ -14,7 +14,7 @@ from pulsar_admin.store.names import Position, parse_topic
 from pulsar_admin.store.rules import topics
 from tests.conftest import Cli
 from tests.cures.curing import check_told, diagnoses, run_printed, told
-from tests.stores import copied, write_rows
+from tests.stores import write_rows
 from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store
 from tests.worlds import scratch_copy
 
@@ -104,8 +104,7 @@ def test_a_file_that_nobody_has_is_forgotten_until_it_is_back(tmp_path: Path, wh
 
 
 @pytest.mark.usefixtures("damages_stores")
-def test_a_scan_that_was_stopped(tmp_path: Path, whole_cli: Cli) -> None:
-    store = copied("small", "clean", tmp_path)
+def test_a_scan_that_was_stopped(store: Path, whole_cli: Cli) -> None:
 
     def stop(txn: Txn) -> None:
         log = next(iter_logs(txn))

@@ -103,9 +103,8 @@ def test_a_log_whose_replay_never_ends(name: str, empty: Sequence[int], whole_cl
 
 
 @pytest.mark.usefixtures("damages_stores")
-def test_a_cursor_in_front_of_a_ledger_that_is_gone_moves_on(whole_cli: Cli, tmp_path: Path) -> None:
+def test_a_cursor_in_front_of_a_ledger_that_is_gone_moves_on(whole_cli: Cli, store: Path) -> None:
     """``ManagedCursorImpl.recoveredCursor``: (ledger, -1) of a ledger that is gone is the next one's beginning."""
-    store = copied("small", "clean", tmp_path)
     end = trim(store, (1000,))
     put_cursor(store, Position(end.ledger_id, -1))
     assert diagnoses(whole_cli, store, "--code", "pending-ack-replay-endless") == []
@@ -128,11 +127,9 @@ def test_a_ledger_of_a_log_without_metadata(name: str, whole_cli: Cli, tmp_path:
 
 
 @pytest.mark.usefixtures("damages_stores")
-@pytest.mark.usefixtures("damages_stores")
 @pytest.mark.parametrize("path", [CURSOR, LOG.path])
-def test_a_log_that_no_broker_opens_holds_the_subscription(path: str, whole_cli: Cli, tmp_path: Path) -> None:
+def test_a_log_that_no_broker_opens_holds_the_subscription(path: str, whole_cli: Cli, store: Path) -> None:
     """Tried on 4.0.8: it retries to open the log, and no consumer gets the subscription."""
-    store = copied("small", "clean", tmp_path)
     put_node(store, path, b"\xff\xff")
     why = whole_cli("--store", store, "topics", "why", VICTIM, "-s", "perf", "-o", "json").json
     assert (why["held"], why["reasons"][0]["code"]) == (True, "pending-ack-unreadable")
@@ -141,8 +138,7 @@ def test_a_log_that_no_broker_opens_holds_the_subscription(path: str, whole_cli:
     }
 
 
-def test_a_ledger_of_a_log_that_is_acknowledged_hurts_nobody(whole_cli: Cli, tmp_path: Path) -> None:
-    store = copied("small", "clean", tmp_path)
+def test_a_ledger_of_a_log_that_is_acknowledged_hurts_nobody(whole_cli: Cli, store: Path) -> None:
     first = read_log(store).ledgers[0]
     put_cursor(store, Position(first.ledger_id, first.entries - 1))
     lose_nodes(store, ledger_path(first.ledger_id))
@@ -236,8 +232,7 @@ def test_coordinators_that_no_client_asks_for(
 
 @pytest.mark.usefixtures("damages_stores")
 @pytest.mark.parametrize(("value", "code"), [(b"x", "value-undecodable"), (b'{"partitions":-1}', CODE)])
-def test_a_number_of_coordinators_that_is_none(value: bytes, code: str, whole_cli: Cli, tmp_path: Path) -> None:
-    store = copied("small", "clean", tmp_path)
+def test_a_number_of_coordinators_that_is_none(value: bytes, code: str, whole_cli: Cli, store: Path) -> None:
     before = told(diagnoses(whole_cli, store))
     put_values(store, {ASSIGN.partitioned_path: value})
     assert code in {one for one, _ in told(diagnoses(whole_cli, store)) - before}
@@ -253,7 +248,6 @@ def test_a_transaction_that_nothing_ends(tmp_path: Path) -> None:
     assert "No broker" not in ask(path).reasons[0].sentence
 
 
-def test_a_standalone_starts_with_one_coordinator(whole_cli: Cli, tmp_path: Path) -> None:
-    store = copied("small", "clean", tmp_path)
+def test_a_standalone_starts_with_one_coordinator(whole_cli: Cli, store: Path) -> None:
     lose_nodes(store, ASSIGN.partitioned_path)
     assert diagnoses(whole_cli, store, "--code", CODE) == []

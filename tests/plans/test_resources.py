@@ -13,13 +13,12 @@ from pulsar_admin.store.errors import InvalidValue
 from pulsar_admin.store.model.resources import find_json, tenant_path
 from pulsar_admin.store.names import parse_namespace
 from tests.conftest import Cli
-from tests.stores import copied, imported, narrow_copy, put_node, read_rows
+from tests.stores import imported, narrow_copy, put_node, read_rows
 
 
-def test_a_namespace_that_is_not_there_gets_no_bookies(cli: Cli, tmp_path: Path) -> None:
-    path = copied("small", "clean", tmp_path)
+def test_a_namespace_that_is_not_there_gets_no_bookies(cli: Cli, store: Path) -> None:
     for namespace, code in (("acme/none", 5), ("acme/iot", 0)):
-        assert cli("--store", path, "namespaces", "set-bookie-affinity-group", namespace, "-pg", "a").exit_code == code
+        assert cli("--store", store, "namespaces", "set-bookie-affinity-group", namespace, "-pg", "a").exit_code == code
 
 
 def test_what_is_so_already_stops_nothing_that_follows() -> None:

@@ -149,9 +149,8 @@ def test_with_an_earlier_state_everything_comes_back(name: str, tmp_path: Path, 
             }
 
 
-def test_what_is_there_stays(tmp_path: Path, cli: Cli) -> None:
+def test_what_is_there_stays(store: Path, cli: Cli) -> None:
     """One topic is lost: it alone is written, where that is asked for, and undo takes it away again."""
-    store = copied("small", "clean", tmp_path)
     assert lose_nodes(store, "/managed-ledgers/public/default/persistent/plain")
     report = cli("--store", store, "store", "recover", "-o", "json").json
     assert report["change"] is None

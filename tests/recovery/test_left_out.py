@@ -99,9 +99,8 @@ def test_lost_and_found_gets_what_is_younger_than_the_newest_known() -> None:
             assert plan_lost_and_found(Sources(reader, 0), [group], newest, {}).kept == expected
 
 
-def test_detected_level_a_says_which_topics_it_leaves_out(cli: Cli, tmp_path: Path) -> None:
+def test_detected_level_a_says_which_topics_it_leaves_out(cli: Cli, store: Path) -> None:
     """A namespace is gone, and one topic of another: that alone may be a deletion that was stopped, so it is left out, and named."""
-    store = copied("small", "clean", tmp_path)
     lose_nodes(store, "/managed-ledgers/acme/orders/", "/admin/policies/acme/orders", PLAIN)
     after, said = dry(cli, store)
     assert (after["level"], after["leftOut"]) == ("A", ["persistent://public/default/plain"])
@@ -131,8 +130,7 @@ def test_level_b_names_the_topics_of_a_lost_namespace(name: str, cli: Cli, tmp_p
     assert made == expected
 
 
-def test_a_topic_that_cannot_be_decoded_is_listed_at_level_a(cli: Cli, tmp_path: Path) -> None:
-    store = copied("small", "clean", tmp_path)
+def test_a_topic_that_cannot_be_decoded_is_listed_at_level_a(cli: Cli, store: Path) -> None:
     spoil(store, PLAIN)
     after, said = dry(cli, store, "--level", "A")
     assert (after["level"], after["passedOver"]) == (None, [PLAIN])

@@ -126,9 +126,8 @@ def test_what_older_metadata_does_not_reference_newer_may(mixed: Path, cli: Cli,
     assert cli(*delete).exit_code == 0
 
 
-def test_a_ledger_of_the_future_without_entries_has_nothing_to_roll_forward_over(cli: Cli, tmp_path: Path) -> None:
+def test_a_ledger_of_the_future_without_entries_has_nothing_to_roll_forward_over(cli: Cli, store: Path) -> None:
     """A cursor names it: the command shows who does, and the cure that it prints ends both findings."""
-    store = copied("small", "clean", tmp_path)
     path = parse_topic("public/default/plain").cursor_path("half")
     put_values(store, {path: encode_cursor_info(CursorInfo(99_999, Position(9, 0)))})
     told = {row["code"]: row for row in told_of(cli, store)}

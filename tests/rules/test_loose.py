@@ -44,10 +44,9 @@ def test_loose_ledgers_of_recorded_worlds(state: str, chunk: int, monkeypatch: p
 
 
 @pytest.mark.usefixtures("damages_stores")
-def test_loose_ledgers_beside_damaged_owners(tmp_path: Path) -> None:
-    path = copied("small", "clean", tmp_path)
-    write_rows(path, _damage)
-    some, _ = _compare(path)
+def test_loose_ledgers_beside_damaged_owners(store: Path) -> None:
+    write_rows(store, _damage)
+    some, _ = _compare(store)
     assert some > 20
 
 

@@ -63,8 +63,7 @@ def test_quiet_topics_of_recorded_worlds(state: str, monkeypatch: pytest.MonkeyP
 
 
 @deep_but_for((0, 1), "seed", range(6))
-def test_quiet_topics_beside_damaged_ones(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = copied("small", "clean", tmp_path)
+def test_quiet_topics_beside_damaged_ones(seed: int, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     damage_drawn(store, random.Random(seed))
     assert _compare(store, monkeypatch)
 
@@ -114,8 +113,7 @@ def test_limits_are_below_those_of_the_rules() -> None:
 
 @pytest.mark.usefixtures("damages_stores")
 @deep_but_for((0,), "seed", range(3))
-def test_other_processes_find_the_same(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = copied("small", "clean", tmp_path)
+def test_other_processes_find_the_same(seed: int, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if seed:
         draw = random.Random(seed)
         write_rows(store, lambda txn: [_damage(txn, draw, *row) for row in _drawn(txn, draw)])

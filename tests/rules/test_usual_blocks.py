@@ -68,8 +68,7 @@ def test_blocks_of_recorded_worlds(state: str, monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.usefixtures("damages_stores")
 @pytest.mark.parametrize("seed", range(8))
-def test_blocks_beside_damaged_ones(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = copied("small", "clean", tmp_path)
+def test_blocks_beside_damaged_ones(seed: int, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     draw = random.Random(seed)
     with open_store(store, writable=True) as opened:
         damaged = opened.write(lambda txn: sum(_damage(txn, draw, database) for database in ("entries", "times")))

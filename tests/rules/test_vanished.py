@@ -215,8 +215,7 @@ def test_a_scalable_topic_created_over_its_lost_segments_is_warned_of(cli: Cli, 
 
 
 @pytest.mark.usefixtures("damages_stores")
-def test_a_damaged_row_elsewhere_refuses_nothing_that_is_created(cli: Cli, tmp_path: Path) -> None:
-    store = copied("small", "clean", tmp_path)
+def test_a_damaged_row_elsewhere_refuses_nothing_that_is_created(cli: Cli, store: Path) -> None:
     long = path_of("acme/secure/" + 500 * "x")
     write_rows(store, lambda txn: txn.put("tree", tree_key(long), b"damaged"))
     for line in ("topics create public/default/new", "namespaces create acme/new"):
@@ -233,9 +232,8 @@ def test_a_scalable_topic_created_beside_segments_without_a_record_is_warned_of(
 
 
 @pytest.mark.usefixtures("damages_stores")
-def test_a_topic_that_was_deleted_as_brokers_do_is_none(cli: Cli, tmp_path: Path) -> None:
+def test_a_topic_that_was_deleted_as_brokers_do_is_none(cli: Cli, store: Path) -> None:
     """Ledgers first, the node last; and a ledger without entries that was made meanwhile is a leak, no lost topic."""
-    store = copied("small", "clean", tmp_path)
     assert cli("--store", store, "topics", "delete", NAMES[0], "--force", "-y").exit_code == 0
     assert "topic-vanished" not in codes_in(cli, store)
 
@@ -303,9 +301,8 @@ def test_a_view_that_a_truncate_dropped_is_attached_again(name: str, cli: Cli, t
 
 
 @pytest.mark.usefixtures("damages_stores")
-def test_what_a_broker_leaves_of_the_cursor(cli: Cli, tmp_path: Path) -> None:
+def test_what_a_broker_leaves_of_the_cursor(cli: Cli, store: Path) -> None:
     """A real 4.0 broker's truncate: no properties, at another position; and a cursor that is gone altogether."""
-    store = copied("small", "clean", tmp_path)
     topic = "persistent://acme/orders/compacted-single"
     cursor = path_of(topic.removeprefix("persistent://")) + "/__compaction"
     before = view_rows(cli, store, topic)
@@ -335,8 +332,7 @@ def test_logs_that_show_a_deletion_tell_a_leak_from_a_lost_topic(cli: Cli, tmp_p
 
 
 @pytest.mark.usefixtures("damages_stores")
-def test_a_ledger_of_a_schema_that_is_not_here_is_of_others(cli: Cli, tmp_path: Path) -> None:
-    store = copied("small", "clean", tmp_path)
+def test_a_ledger_of_a_schema_that_is_not_here_is_of_others(cli: Cli, store: Path) -> None:
     other = next(one for one, reason in reasons_of(cli, store).items() if reason == "unreferenced")
     claim_for(store, other, {"component": b"schema", "pulsar/schemaId": b"elsewhere/ns/t"})
     found = {row["code"]: row for row in diagnoses(cli, store)}
@@ -423,9 +419,8 @@ def test_what_asks_of_all_topics_goes_on_beside_one_of_which_subscriptions_alone
 
 
 @pytest.mark.usefixtures("damages_stores")
-def test_what_shows_a_deletion_is_said(cli: Cli, tmp_path: Path) -> None:
+def test_what_shows_a_deletion_is_said(cli: Cli, store: Path, tmp_path: Path) -> None:
     """A change of this store; and ZooKeeper's logs, of the ledgers of ``doomed`` that a broker deleted, and of no others."""
-    store = copied("small", "clean", tmp_path)
     listed = ledgers_of(cli, store, NAMES[0])
     assert cli("--store", store, "topics", "delete", NAMES[0], "--force", "-y").exit_code == 0
     assert {reason for one, reason in reasons_of(cli, store).items() if one in listed} == {"deleted"}
@@ -440,9 +435,8 @@ def test_what_shows_a_deletion_is_said(cli: Cli, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("damages_stores")
-def test_policies_that_are_kept_elsewhere_are_not_gone(cli: Cli, tmp_path: Path) -> None:
+def test_policies_that_are_kept_elsewhere_are_not_gone(cli: Cli, store: Path) -> None:
     """Of some namespaces they are gone; of all they may be in a configuration store; what is left of the system needs none."""
-    store = copied("small", "clean", tmp_path)
     lose_nodes(store, "/admin/policies/acme/orders", "/admin/policies/public/default")
     topics = {row["where"]: row["evidence"]["topics"] for row in told_of(cli, store, "namespace-vanished")}
     assert topics == {"acme/orders": 9, "public/default": 10}
@@ -514,10 +508,9 @@ def test_ledgers_are_put_back_into_the_list_of_their_topic(
 @pytest.mark.usefixtures("damages_stores")
 @pytest.mark.parametrize("lost", [(), (Damage(METADATA_FILE_ID, 5, 10, "/admin: cut", -1, -1),)])
 def test_a_cursor_ahead_of_a_list_that_lost_ledgers_is_not_moved(
-    lost: Sequence[Damage], whole_cli: Cli, tmp_path: Path
+    lost: Sequence[Damage], whole_cli: Cli, store: Path
 ) -> None:
     """A reset to the end would skip what comes back with the list."""
-    store = copied("small", "clean", tmp_path)
     write_rows(store, lambda txn: [put_damage(txn, one) for one in lost])
     ask = ("--store", store, "topics", "subscriptions", NAMES[0], "--table", "-o", "json")
     before = whole_cli(*ask).json
@@ -548,10 +541,9 @@ def test_a_cursor_in_the_empty_ledger_after_those_that_come_back(name: str, whol
 @pytest.mark.usefixtures("damages_stores")
 @pytest.mark.parametrize("why", ["another Pulsar", "owners"])
 def test_a_cursor_is_not_moved_where_its_ledgers_may_be_off_the_list(
-    why: str, whole_cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    why: str, whole_cli: Cli, store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They may be another Pulsar's, or the store's rows of owners are wrong."""
-    store = copied("small", "clean", tmp_path)
     path = parse_topic(NAMES[0]).path
     if why == "owners":
         write_rows(store, lambda txn: put_nodes(txn, [read_node(txn, path)._replace(value=b"")]))

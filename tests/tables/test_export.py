@@ -31,7 +31,7 @@ from pulsar_admin.store.tables.parquet import write_parts
 from pulsar_admin.store.tables.rows import iter_table
 from pulsar_admin.store.tables.schemas import TABLES
 from tests.conftest import Cli
-from tests.stores import copied, imported
+from tests.stores import imported
 from tests.worlds import CLUSTER, asked_topics, scratch_copy, world
 
 Entry = tuple[int, int]
@@ -319,9 +319,8 @@ def test_messages_are_those_that_a_client_read_each_once(name: str, tmp_path: Pa
 
 
 @pytest.mark.parametrize("how", [[], ["--columns", "pulsar-spark"], ["--iceberg"]])
-def test_a_topic_whose_name_is_empty(how: list[str], tmp_path: Path, cli: Cli) -> None:
+def test_a_topic_whose_name_is_empty(how: list[str], store: Path, tmp_path: Path, cli: Cli) -> None:
     """Nobody can name it, and its messages are there all the same."""
-    store = copied("small", "clean", tmp_path)
     plain = parse_topic("public/default/plain")
     empty = plain.path.removesuffix("plain")
 

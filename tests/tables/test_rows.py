@@ -93,8 +93,7 @@ def test_policies_are_those_that_the_namespace_stores() -> None:
     assert {row["level"] for row in rows_of(imported("policies", "clean"), "policies")} >= {"namespace", "topic"}
 
 
-def test_what_cannot_be_read_is_counted_and_the_rest_is_there(tmp_path: Path, damages_stores: None) -> None:
-    store = copied("small", "clean", tmp_path)
+def test_what_cannot_be_read_is_counted_and_the_rest_is_there(store: Path, damages_stores: None) -> None:
     whole = len(rows_of(store, "topics"))
     put_node(store, "/managed-ledgers/public/default/persistent/plain", b"\xff\xff")
     found = {}
