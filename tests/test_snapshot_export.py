@@ -29,7 +29,7 @@ def tree_of(store: Path) -> dict[str, Node]:
 def test_every_node_and_its_parents(store: Path, tmp_path: Path, cli: Cli) -> None:
     """RocksDB keeps no parents; a path beyond LMDB's keys, one that sorts between a node and its children, a value of nothing."""
     long = "/managed-ledgers/" + "/".join(f"{part:0>250}" for part in "abc")
-    for path in (long, f"{long}/d", "/ledgers-x", "/schemas/ü", "/schemas"):
+    for path in (long, f"{long}/d", "/ledgers-x", "/schemas/ü", "/schemas", "/zookeeper"):
         put_node(store, path, b"" if path == "/schemas" else path.encode())
     assert cli("--store", store, *SKIP).exit_code == 0
     report = cli(*export(store, tmp_path / "out")).json

@@ -467,6 +467,7 @@ def test_which_collection_reaches_an_entry_log(tmp_path: Path) -> None:
         ([1], 3, "instance-1", {"unlisted": 1}),
         ([0], 2, "", {"newer": 1, "unlisted": 1}),
         ([7], 2, "", {"untold": 1, "unlisted": 1}),
+        ([0, 7], 2, "", {"untold": 1, "unlisted": 1}),
         ([1, 2], 3, "", {}),
     ],
 )
@@ -477,8 +478,11 @@ def test_why_ledgers_go(
     row = LedgerData(True, False, b"k" * 20)
     create_database(bookie.ledger_dirs[0] / "ledgers", [encode_ledgers_row(ledger_id, row) for ledger_id in (1, 2)])
     known = replace(read_known("zk", [(ledger_path(one), b"") for one in nodes], next_id), instance_id=instance_id)
-    (found,) = read_preflight(known, [bookie], None).bookies
+    told = read_preflight(known, [bookie], None)
+    (found,) = told.bookies
     assert {reason: share.ledgers for reason, share in found.reasons.items()} == reasons
+    again = set() if next_id is None else {one for one in (*nodes, 1, 2) if one >= next_id}
+    assert told.ids.twice == len(again)
 
 
 def test_directories_for_the_index_alone_that_have_none_lost_it(tmp_path: Path) -> None:
