@@ -1,9 +1,9 @@
 """The contents of a backlog by the headers of its entries: markers and chunks, which are not a message by themselves, and delayed entries.
 
 Markers of brokers (replicated subscriptions, transactions) are never delivered, and chunks are joined by consumers; a
-backlog may begin in the middle of a chunked message whose first chunk is acknowledged or deleted. Tried on Pulsar 4.0.8 and 4.2.4: clients
-drop chunks without the first one of their message. Java's acknowledges those published a minute ago, ``pulsar-client`` 3.13 never does.
-Of a shared subscription the broker does not deliver them.
+backlog may begin in the middle of a chunked message whose first chunk is acknowledged or deleted. Tried on Pulsar 4.0.8, 4.2.4
+and 5.0.1: clients drop chunks without the first one of their message. Java's acknowledges those published a minute ago,
+``pulsar-client`` 3.13 never does. Of a shared subscription brokers before 5.0 do not deliver them.
 """
 
 from __future__ import annotations

@@ -16,9 +16,10 @@ _CUT = (
     " #12171)."
 )
 _DROPS = (
-    "Delivers the remaining chunks to a consumer, which drops them because the first is missing; of a shared subscription it does not"
-    " even deliver them. Java's clients acknowledge dropped chunks after a minute (`expireTimeOfIncompleteChunkedMessage`). Otherwise"
-    " the backlog never becomes empty, and ledgers up to their end are kept."
+    "Delivers the remaining chunks to a consumer, which drops them because the first is missing; before 5.0 it "
+    "does not even deliver those of a shared subscription. Java's clients acknowledge dropped chunks after a "
+    "minute (`expireTimeOfIncompleteChunkedMessage`). Otherwise the backlog never becomes empty, and ledgers up "
+    "to their end are kept."
 )
 CHUNK_RULES = Rules[SubscriptionFacts]("use")
 MARKER_RULES = Rules[SubscriptionFacts]("use")
