@@ -550,6 +550,8 @@ def test_bookies_that_come_later(disks: Path, one_of_three: Path, cli: Cli) -> N
     run = ("--store", one_of_three, "doctor", "--each", 1000, "-o", "jsonl")
     rows = [row for row in cli(*run).json_lines if "DIR" in row["mend"]]
     assert {row["code"] for row in rows} == {"entries-not-seen", "bookie-not-imported"}
+    unseen = [row for row in rows if row["code"] == "entries-not-seen"]
+    assert all(f" on {row['evidence']['bookie']}" in row["message"] for row in unseen)
     for number in (1, 2):
         added = world("cluster") / "clean" / f"bookkeeper{number}"
         command = next(row["mend"] for row in rows if f"add bookie bk{number}test=DIR" in row["mend"])
