@@ -18,6 +18,7 @@ from pulsar_admin.store.db.audit_log import append_change
 from pulsar_admin.store.db.blocks import BLOCK_HEADER, block_key, ledger_key
 from pulsar_admin.store.db.environment import Txn, open_store
 from pulsar_admin.store.db.files import Damage, iter_logs, put_damage, put_log
+from pulsar_admin.store.db.ledger_ids import UNFINISHED_REFRESH
 from pulsar_admin.store.db.owners import Owner, OwnerKind, put_owners
 from pulsar_admin.store.db.tree import Node, put_nodes, read_node, tree_key
 from pulsar_admin.store.doctor.diagnosing import check_store
@@ -295,6 +296,19 @@ def test_lists_and_metadata_are_decoded_a_few_times(tmp_path: Path, monkeypatch:
     assert codes["entries-missing"] == 40
     assert lists.total() <= 2 * 2 + 2
     assert metadata.total() <= 3 * 40 + 2
+
+
+@pytest.mark.usefixtures("damages_stores")
+def test_no_command_forgets_what_an_unfinished_refresh_may_only_not_have_read(cli: Cli, tmp_path: Path) -> None:
+    store = copied("small", "clean", tmp_path)
+    write_rows(store, CASES["list against nothing"][0])
+
+    def mend() -> str:
+        return next(row["mend"] for row in cli.json(store, "doctor") if row["code"] == "ledger-missing")
+
+    assert "ledgers forget" in mend()
+    write_rows(store, lambda txn: txn.put("state", UNFINISHED_REFRESH, b""))
+    assert mend() == "pulsar-admin store refresh"
 
 
 def _counted(monkeypatch: pytest.MonkeyPatch, name: str, modules: tuple[ModuleType, ...]) -> Counter[str]:

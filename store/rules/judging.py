@@ -4,6 +4,8 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import chain, groupby
 
+from msgspec.structs import replace
+
 from pulsar_admin.store.db.environment import Store
 from pulsar_admin.store.errors import IndexCorrupt, Refused, StoreError, TopicNotFound
 from pulsar_admin.store.facts.cluster import ClusterFacts, UnreadableTopic
@@ -88,8 +90,18 @@ def judge_store(
                 look_at_nodes(facts.reader, processes, beside.see_topics)
             budget = budget or ReadBudget()
             findings = _judge_data(facts, now_ms, budget, visit, beside)
+            if facts.is_refresh_unfinished:
+                findings = map(_unforgotten, findings)
             yield from findings if now_ms is None else _with_uses(facts, findings)
             yield from BACKLOGS_LEFT_OUT.judge(budget)
+
+
+def _unforgotten(finding: Finding) -> Finding:
+    """Return a finding with ``store refresh`` in place of ``ledgers forget``: what an unfinished refresh lacks may only be unread."""
+    if "ledgers forget" not in finding.mend:
+        return finding
+    refresh = "pulsar-admin store refresh"
+    return replace(finding, mend=refresh, hint=f"continue the refresh: {refresh}")
 
 
 def _judge_data(
