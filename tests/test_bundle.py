@@ -96,6 +96,10 @@ def test_every_key_that_pulsar_writes_is_still_one(cli: Cli, names: Path, tmp_pa
     cli.done("--store", store, "namespaces", "set-anti-affinity-group", "acme/iot", "-g", "racks", "-y")
     there, _ = there_and_back(cli, store, names)
     assert "unknown-value" not in {one[1] for one in found_in(there, {})}
+    critical = cli("--store", there, "doctor", "--severity", "critical", "-o", "json")
+    assert (critical.exit_code, critical.json) == (0, []), (
+        "a bundle lacks the events of topic policies, which are not damaged"
+    )
     assert all(keys <= WORDS for keys in _KNOWN_KEYS.values())
     assert b"SECRET" not in gzip.decompress(names.with_name("b").read_bytes())
 

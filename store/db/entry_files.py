@@ -58,7 +58,7 @@ class EntryFiles:
         raw = self.read(file_id, offset, 4 + size)
         found = int.from_bytes(raw[:4], "big", signed=True)
         if found != size:
-            if any(source.get("bundle") for source in self._store.info.sources):
+            if self._store.info.is_bundled:
                 hint = "this store comes from an incident bundle, which contains no entries"
             else:
                 hint = "the file changed since import; run: pulsar-admin store check --deep"

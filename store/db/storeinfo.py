@@ -40,6 +40,11 @@ class StoreInfo(Struct, frozen=True):
     state: StoreState
     sources: tuple[dict[str, Any], ...]  # Any: JSON objects, one a source; shape in store/transfer/imports.py
 
+    @property
+    def is_bundled(self) -> bool:
+        """Whether the store comes from an incident bundle, which contains no entries."""
+        return any(source.get("bundle") for source in self.sources)
+
 
 def read_store_info(path: Path) -> StoreInfo:
     """Read ``store.json``; raises StoreNotFound, Unsupported or IndexCorrupt."""

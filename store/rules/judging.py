@@ -61,7 +61,7 @@ class StartFault(Answer, frozen=True):
 
 def refuse_bundle(store: Store) -> None:
     """Raise Refused for a store that a deep look cannot read."""
-    if any(source.get("bundle") for source in store.info.sources):
+    if store.info.is_bundled:
         raise Refused(
             "this store comes from an incident bundle, which contains no entries", hint="check it without --deep"
         )

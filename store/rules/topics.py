@@ -383,6 +383,8 @@ _DAMAGED = (MetadataCorrupt, EntryCorrupt, EntryLogCorrupt)
     needs="has_policy_events",
 )
 def _policies_unreadable(facts: TopicFacts) -> Iterator[Evidence]:
+    if facts.reader.txn.store.info.is_bundled:
+        return
     events = facts.policy_events
     error = events.error if isinstance(events, Unknown) else None
     if error is not None and isinstance(error.__cause__ or error, _DAMAGED):
