@@ -1,7 +1,9 @@
 """``store import … --at``: the tree of the store is the tree as it then was, by a replay in the test of what ZooKeeper's classes read."""
 
 import shutil
+from datetime import datetime
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -45,7 +47,9 @@ def test_a_standalone_directory_with_zookeeper(cli: Cli, cluster: Path, tmp_path
     shutil.copytree(cluster / "bookkeeper0", source / "bookkeeper0")
     (source / "zookeeper").symlink_to(cluster / "zookeeper")
     time = next(item.time_ms for item in said_by_zookeeper() if item.zxid == 0x200)
-    cli("--store", tmp_path / "store", "store", "import", "standalone", source, "--at", f"@{time}")
+    local = datetime.fromtimestamp(time / 1000, ZoneInfo("Europe/Berlin")).isoformat(timespec="milliseconds")[:-6]
+    words = ("--tz", "Europe/Berlin", "store", "import", "standalone", source, "--at", local)
+    assert cli("--store", tmp_path / "store", *words).exit_code == 1  # the tree is older than the bookies
     assert _values(tmp_path / "store") == values_as_of(0x200)
     assert cli("--store", tmp_path / "store", "store", "refresh").exit_code in (0, 1)
     assert _values(tmp_path / "store") == values_as_of(0x200)
