@@ -346,7 +346,10 @@ def test_plan_of_the_founding_document(cli: Cli, tmp_path: Path) -> None:
     assert (eight["bytesFormula"], eight["bytesPairMap"]) == (4 * 36_000_000, 2**31)
     assert sixteen["bytesFormula"] == round(8192 / 50_000 * 36_000_000)
     assert eight["bytesSerialized"] < 36_000_000 * 0.2
-    assert picture.read_bytes().startswith(b"<?xml")
+    drawn = picture.read_text()
+    assert drawn.startswith("<?xml")
+    for line in ("HashMap", "pair map", "PIP-393", "Java 4.0.8", "resident"):
+        assert drawn.count(f"<!-- {line} -->") == 1
     said = {row["figure"]: (row["document"], row["really"]) for row in found["document"]}
     assert said["of which used"] == ("30 MB", "30.5 MiB")
     assert said["space utility rate"] == ("0.46", "0.477")
