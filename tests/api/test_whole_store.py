@@ -219,8 +219,10 @@ def test_metadata_nodes(path: Path) -> None:
             store.decoded("/nothing")
 
 
-def test_logs_without_a_store(cli: Cli) -> None:
+def test_logs_without_a_store(cli: Cli, tmp_path: Path) -> None:
     directory = world("small") / "clean" / "bookkeeper"
+    shutil.copytree(directory / "current", tmp_path / "a?b")
+    assert cli("logs", "list", tmp_path / "a?b").stdout.splitlines()[1].split()[0] == "0.log"
     files = pa.log_files(directory)
     assert {file.kind for file in files} == {"entry-log", "journal"}
     records = Counter(
