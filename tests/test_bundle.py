@@ -26,7 +26,7 @@ from pulsar_admin.store.db.environment import Store, Txn, open_store
 from pulsar_admin.store.db.files import iter_logs
 from pulsar_admin.store.db.ledger_ids import DELETED as DELETED_LEDGERS
 from pulsar_admin.store.db.ledger_ids import find_deleted
-from pulsar_admin.store.db.tree import Node, find_node, iter_nodes, put_nodes
+from pulsar_admin.store.db.tree import Node, find_node, iter_nodes, put_nodes, read_node
 from pulsar_admin.store.doctor.diagnosing import check_store
 from pulsar_admin.store.errors import IndexCorrupt, StoreError
 from pulsar_admin.store.files import alone_at
@@ -111,6 +111,14 @@ def found_in(store: Path, back: dict[str, str]) -> list[tuple[str, str, str, str
     return sorted(
         tuple(re.sub(r"\bx[0-9a-f]{12}\b", lambda m: back.get(m[0], m[0]), text) for text in one) for one in found
     )  # type: ignore[misc]
+
+
+def test_what_bookies_list_ledgers_by_is_kept(cli: Cli, names: Path) -> None:
+    there, _ = there_and_back(cli, imported("cluster", "clean"), names)
+    assert b"HierarchicalLedgerManagerFactory:1" in read_rows(
+        there, lambda txn: read_node(txn, "/ledgers/LAYOUT").value
+    )
+    assert cli("--store", there, "doctor", "--severity", "critical", "-o", "json").json == []
 
 
 @deep_but_for((0, 5), ("name", "state"), STATES)

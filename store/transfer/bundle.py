@@ -56,6 +56,7 @@ from pulsar_admin.store.codec.ledgermetadata import (
     Segment,
     decode_ledger_metadata,
     encode_ledger_metadata,
+    find_listed_depths,
 )
 from pulsar_admin.store.codec.managedledger import LedgerInfo, decode_managed_ledger, encode_managed_ledger
 from pulsar_admin.store.codec.packages import decode_log_segment, stream_of_path
@@ -619,6 +620,8 @@ def _bundled_path(path: str, names: Pseudonyms) -> str | None:
 
 
 def _value(node: Node, names: Pseudonyms) -> bytes:
+    if node.path == _LAYOUT and find_listed_depths(node.value) is not None:
+        return node.value  # the name of a class of BookKeeper
     structure = structure_of(node.path, node.value)
     if structure is None:
         return b""
