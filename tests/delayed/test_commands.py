@@ -158,6 +158,8 @@ def test_histogram_counts(cli: Cli, path: Path, tmp_path: Path) -> None:
         assert partitions == Counter((due // 300_000 * 300_000).tolist())
         assert png.read_bytes().startswith(b"\x89PNG")
         rows(cli, path, "build", SHORT)
+    lines = cli("--store", path, *arguments[:-4], "-o", "jsonl").json_lines
+    assert {(row["topic"], row["subscription"]) for row in lines} == {(f"persistent://{SHORT}", "workers")}
     text = cli.on(path, f"delayed histogram {SHORT}").stdout
     assert "delayed messages are waiting" in text
 
