@@ -265,7 +265,8 @@ def _next_steps(found: Iterable[Missing]) -> Iterator[tuple[str, str]]:
     for row in firsts.values():
         forget = f"pulsar-admin ledgers forget {row.ledger_id}"
         bring = "pulsar-admin store add bookie ID=DIR,DIR"
-        disks = f"import the disks of {', '.join(row.bookies)}"
+        places = ", ".join(row.bookies)
+        disks = f"import {'' if places.startswith('the journal') else 'the disks of '}{places}"
         or_forget = "or take the ledger out of its topic"
         closes = "import the disks that may have the rest" if row.absent else "name the bookies that have it"
         if not row.may_be_forgotten:

@@ -97,7 +97,7 @@ def _broken(txn: Txn, topic: Topic) -> tuple[int, list[str]]:
         return 0, []
     # Imported here: hardly any topic is broken.
     from pulsar_admin.store.model.broken import NOT_SEEN, find_broken
-    from pulsar_admin.store.model.coverage import find_absent_bookies
+    from pulsar_admin.store.model.coverage import bring_hint, find_absent_bookies
 
     every = find_broken(txn, topic)
     absent = find_absent_bookies(txn)
@@ -105,8 +105,9 @@ def _broken(txn: Txn, topic: Topic) -> tuple[int, list[str]]:
     for broken in every[:_SHOWN]:
         if broken.reason != NOT_SEEN:
             texts.append(f"ledger {broken.ledger_id}: {broken.what()}: {broken.broker()}")
-        if absent and broken.not_seen():
-            texts.append(f"{absent.counts()}: {broken.not_seen()}")
+        if broken.not_seen():
+            which = absent.counts() if absent else f"{', '.join(broken.bookies)} not imported"
+            texts.append(f"{which}: {broken.not_seen()}")
     if len(every) > _SHOWN:
         texts.append(f"{len(every):,} ledgers are broken or not seen; the first {_SHOWN} are shown")
     texts += beside
@@ -118,8 +119,9 @@ def _broken(txn: Txn, topic: Topic) -> tuple[int, list[str]]:
         )
     if beside or any(broken.reason != NOT_SEEN and not broken.cure for broken in every):
         texts.append("see the losses and their repair with: pulsar-admin ledgers missing")
-    if absent and any(broken.bookies for broken in every):
-        texts.append(absent.hint())
+    bookies = [bookie for broken in every if broken.not_seen() for bookie in broken.bookies]
+    if bookies:
+        texts.append(absent.hint() if absent else bring_hint(bookies[0]))
     return len(every) + len(beside), [f"{topic.name}: {text}" for text in texts]
 
 

@@ -722,7 +722,7 @@ def test_of_a_gap_each_run_of_entries_names_the_absent_bookies_that_should_have_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Entry n is written to bookies n and n + 1 of three, of which the last was not imported."""
-    monkeypatch.setattr(coverage, "absent_ids", lambda txn: frozenset({"c:3181"}))
+    monkeypatch.setattr(coverage, "unseen_places", lambda txn: {"c:3181": "c:3181"})
     made = closed_ledger("a:3181", 5, 50, {})
     segment = Segment(0, ("a:3181", "b:3181", "c:3181"))
     metadata = replace(made, ensemble_size=3, write_quorum=2, segments=(segment,))

@@ -370,6 +370,10 @@ def test_a_lock_of_the_source_that_is_a_fifo(tmp_path: Path, cli: Cli) -> None:
     assert (answer.exit_code, answer.json["sourceInUseBy"]) == (0, None)
 
 
+_LOST = {"entries-missing", "copies-missing", "cursor-ledger-lost"}
+_TERMINATE = "topics terminate public/default/fresh --dry-run"
+
+
 def test_an_import_without_journals_says_what_may_be_missing(tmp_path: Path, cli: Cli, whole_cli: Cli) -> None:
     """After a crash, entries that no checkpoint had brought into an entry log were in the journals only."""
     source = scratch_copy("small", "crashed", tmp_path)
@@ -382,6 +386,8 @@ def test_an_import_without_journals_says_what_may_be_missing(tmp_path: Path, cli
     check = cli("--store", tmp_path / "s", "store", "check", "-o", "json")
     (finding,) = [row for row in check.json if row["code"] == "journal-absent"]
     assert (finding["severity"], check.exit_code) == ("problem", 1)
+    assert not _LOST & {row["code"] for row in check.json}
+    whole_cli.on(tmp_path / "s", _TERMINATE).ends(3, "ends is unknown: the journal of", "of ledger 272 from entry 0 on")
     for journal in away:
         journal.rename(current / journal.name)
     (told,) = [row for row in diagnoses(whole_cli, tmp_path / "s") if row["code"] == "journal-absent"]
@@ -389,6 +395,19 @@ def test_an_import_without_journals_says_what_may_be_missing(tmp_path: Path, cli
     assert cli("--store", tmp_path / "s", "store", "info", "-o", "json").json["entries"] == 3346
     check = cli("--store", tmp_path / "s", "store", "check", "-o", "json")
     assert [row for row in check.json if row["code"] == "journal-absent"] == []
+
+
+def test_journals_that_are_gone_for_good_are_known_to_be_lost_after_a_salvage(tmp_path: Path, whole_cli: Cli) -> None:
+    source = scratch_copy("small", "crashed", tmp_path)
+    for journal in (source / "bookkeeper" / "current").glob("*.txn"):
+        journal.unlink()
+    store = tmp_path / "s"
+    whole_cli("--store", store, "store", "import", "standalone", source)
+    (told,) = [row for row in diagnoses(whole_cli, store) if row["code"] == "bookie-journal-missing"]
+    run_printed(whole_cli, f"{told['mend']} --yes")
+    whole_cli("--store", store, "store", "refresh")
+    assert {row["code"] for row in whole_cli.rows(store, "store check")} >= _LOST
+    assert "none -> 270:24" in whole_cli.on(store, _TERMINATE).ends(0).stdout
 
 
 def test_a_ledger_of_a_newer_version_is_imported(tmp_path: Path) -> None:

@@ -368,7 +368,7 @@ def test_damaged_blocks_hide_none_after_them_where_entries_are_in_journals_alone
     def found(txn: Txn) -> dict[int, int]:
         files = {log.file_id for log in iter_logs(txn)}
         counts: Counter[int] = Counter()
-        for ledger_id, _, entries in _of_blocks(txn, dict.fromkeys(files), files):
+        for ledger_id, _, entries in _of_blocks(txn, dict.fromkeys(files), {}, files):
             counts[ledger_id] += len(entries)
         return counts
 

@@ -57,6 +57,7 @@ from pulsar_admin.store.model.topics import (
     expand_topic,
     iter_partitioned,
     iter_topics,
+    lacks_bookies,
     list_partitions,
     read_partitioned,
     read_topic,
@@ -89,6 +90,7 @@ def plan_terminate(reader: EntryReader, name: TopicName, partitioned: bool, now_
         topic = read_topic(reader.txn, one)
         check_ending(one, "terminate", _FORGET)
         end = _terminal_position(topic)
+        _check_end_seen(reader.txn, topic)
         before = topic.managed.terminated
         if before is None:
             managed = replace(topic.managed, terminated=end, properties=_properties_now(reader, topic))
@@ -113,6 +115,24 @@ def _terminal_position(topic: Topic) -> Position:
             topic=str(topic.name),
         )
     return topic.last_confirmed
+
+
+def _check_end_seen(txn: Txn, topic: Topic) -> None:
+    """Raise Refused if an open ledger at the end of ``topic`` may have more entries that are not imported."""
+    listed = topic.ledgers[-1]
+    if not listed.is_open or not lacks_bookies(txn):
+        return
+    from pulsar_admin.store.model.broken import end_unseen
+    from pulsar_admin.store.model.coverage import bring_hint
+
+    first, places = end_unseen(txn, listed)
+    if places:
+        raise Refused(
+            f"where {topic.name} ends is unknown: {', '.join(places)}, not imported, may have more of ledger {listed.ledger_id} from entry "
+            f"{first} on",
+            hint=bring_hint(places[0]),
+            topic=str(topic.name),
+        )
 
 
 def _properties_now(reader: EntryReader, topic: Topic) -> dict[str, str]:

@@ -26,7 +26,7 @@ from pulsar_admin.store.db.tree import find_node, tree_key
 from pulsar_admin.store.errors import LedgerNotFound, Refused, StoreError, Unsupported
 from pulsar_admin.store.facts.unlisted import Unlisted, UnlistedLedgers
 from pulsar_admin.store.facts.vanished import find_place_in_list, find_vanished
-from pulsar_admin.store.model.coverage import find_absent_bookies, read_disks, read_held
+from pulsar_admin.store.model.coverage import bring_hint, read_disks, read_held, unseen_places
 from pulsar_admin.store.model.cursors import COMPACTION_CURSOR, is_subscription, iter_cursor_names, read_cursor
 from pulsar_admin.store.model.ledger_owners import custom_text, read_owners
 from pulsar_admin.store.model.ledgers import find_times, iter_gaps
@@ -171,13 +171,13 @@ def restored_metadata(reader: EntryReader, ledger_id: int, owner: Owner) -> ledg
     end = _find_end(reader, ledger_id, listed)
     held = read_bookies_of(txn, ledger_id)
     sibling = _find_sibling(txn, ledger_id, owner)
-    absent = find_absent_bookies(txn)
-    hint = _IMPORT if absent is None else absent.hint()
+    absent = sorted(unseen_places(txn).values())
+    hint = bring_hint(absent[0]) if absent else _IMPORT
     write_quorum, segments = find_ensembles(ledger_id, held, end.last_entry_id, sibling, hint)
     # Fewer copies than its quorum look like a smaller quorum, and what only the others have at the end looks like nothing.
-    if absent is not None and (listed is None or sibling is None or write_quorum < sibling.write_quorum):
+    if absent and (listed is None or sibling is None or write_quorum < sibling.write_quorum):
         raise Refused(
-            f"{', '.join(absent.absent)}, which {plural(len(absent.absent), 'is', 'are')} not imported, may have more entries of "
+            f"{', '.join(absent)}, which {plural(len(absent), 'is', 'are')} not imported, may have more entries of "
             f"ledger {ledger_id}, or copies of these",
             hint=hint,
             ledgerId=ledger_id,
@@ -220,11 +220,11 @@ def _listed(txn: Txn, name: TopicName, ledger_id: int) -> TopicLedger | None:
 def _find_end(reader: EntryReader, ledger_id: int, listed: TopicLedger | None) -> LedgerEnd:
     """Return where the ledger ends by its entries; raises Refused if entries are missing or the topic's row ``listed``
     differs."""
-    times, absent = find_times(reader.txn, ledger_id), find_absent_bookies(reader.txn)
+    times, absent = find_times(reader.txn, ledger_id), sorted(unseen_places(reader.txn).values())
     if times is None:
         raise LedgerNotFound(
             f"no file has an entry of ledger {ledger_id}: there is nothing to restore it from",
-            hint=f"remove it with: pulsar-admin ledgers forget {ledger_id}" if absent is None else absent.hint(),
+            hint=f"remove it with: pulsar-admin ledgers forget {ledger_id}" if not absent else bring_hint(absent[0]),
             ledgerId=ledger_id,
         )
     last = times.sums.last_entry if listed is None else listed.entries - 1
@@ -234,8 +234,8 @@ def _find_end(reader: EntryReader, ledger_id: int, listed: TopicLedger | None) -
             f"entries {gap[0]} to {gap[1]} of ledger {ledger_id} are in no file: the ledger would be incomplete"
             + ("" if listed is None else f", {counted(listed.entries, 'entry')} by its topic's list"),
             hint=f"import the other bookies: pulsar-admin store add bookie ID=DIR,DIR; or: pulsar-admin ledgers forget {ledger_id}"
-            if absent is None
-            else absent.hint(),
+            if not absent
+            else bring_hint(absent[0]),
             ledgerId=ledger_id,
         )
     length = reader.read(ledger_id, last).length if last >= 0 else 0

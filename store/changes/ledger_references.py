@@ -35,7 +35,7 @@ from pulsar_admin.store.facts.under_replication import iter_emptied, iter_marks
 from pulsar_admin.store.facts.unlisted import find_newer
 from pulsar_admin.store.facts.vanished import find_vanished
 from pulsar_admin.store.model.broken import GONE, find_missing
-from pulsar_admin.store.model.coverage import absent_of
+from pulsar_admin.store.model.coverage import absent_of, bring_hint
 from pulsar_admin.store.model.cursors import (
     COMPACTION_CURSOR,
     Cursor,
@@ -156,8 +156,7 @@ def _check(txn: Txn, ledger_id: int, *, force: bool) -> tuple[Owner, ...]:
         raise errors.Refused(
             f"{counted(missing.unseen_entries, 'entry')} of ledger {ledger_id} may be on {', '.join(missing.bookies)}, which"
             f" {plural(len(missing.bookies), 'is', 'are')} not imported",
-            hint=f"import its disks: pulsar-admin store add bookie {shell_word(missing.bookies[0])}=DIR,DIR; or add "
-            "--force to forget the entries anyway",
+            hint=f"{bring_hint(missing.bookies[0])}; or add --force to forget the entries anyway",
             ledgerId=ledger_id,
         )
     if not force and missing is not None and missing.absent:

@@ -30,7 +30,7 @@ from pulsar_admin.store.model.ledgers import (
     missing_ranges,
     read_ledger,
 )
-from pulsar_admin.store.model.topics import Topic, TopicLedger, is_whole, read_topic
+from pulsar_admin.store.model.topics import Topic, TopicLedger, is_whole, lacks_bookies, read_topic
 from pulsar_admin.store.names import EVENTS, Position, parse_topic, shell_word
 from pulsar_admin.store.wording import Answer, counted, plural
 
@@ -158,14 +158,13 @@ def _find_missing(txn: Txn, ledger_id: int, owners: tuple[Owner, ...], *, is_lis
 
 
 def _without_metadata(txn: Txn, ledger_id: int, reason: str, owners: tuple[Owner, ...]) -> Missing:
-    away = coverage.find_absent_bookies(txn)
-    loss = Missing(ledger_id, reason, 0, (), owners, absent=() if away is None else away.absent)
+    loss = Missing(ledger_id, reason, 0, (), owners, absent=tuple(sorted(coverage.unseen_places(txn).values())))
     return replace(loss, cure=_cure(txn, loss)) if loss.absent else loss
 
 
 def _cure(txn: Txn, missing: Missing) -> str:
     if missing.absent:
-        return f"pulsar-admin store add bookie {shell_word(missing.absent[0])}=DIR,DIR"
+        return coverage.bring_command(missing.absent[0])
     if missing.is_astray:
         return f"pulsar-admin ledgers restore {missing.ledger_id} --to-bookies"
     asked = missing.outside.asked[0] if missing.outside is not None else ""
@@ -350,7 +349,7 @@ def find_broken(txn: Txn, topic: Topic) -> tuple[BrokenLedger, ...]:
 
 
 def _may_go_on(txn: Txn, listed: TopicLedger) -> bool:
-    return listed.is_open and coverage.find_absent_bookies(txn) is not None
+    return listed.is_open and lacks_bookies(txn)
 
 
 def find_broken_ledger(txn: Txn, topic: Topic, listed: TopicLedger) -> BrokenLedger | None:

@@ -28,7 +28,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
-from msgspec.structs import astuple
+from msgspec.structs import astuple, replace
 
 from pulsar_admin.store.codec.ledgermetadata import (
     COOKIES,
@@ -154,6 +154,8 @@ def ensemble_bookies(metadata: LedgerMetadata) -> tuple[str, ...]:
 
 
 _BOOKIES_ROW = b"bookies"
+_JOURNAL_DISK, _JOURNAL = "the journal disk of ", "the journal of "
+"""Whose directory was not given, or lacks its files."""
 _LEDGERS = "/ledgers/"
 
 
@@ -176,9 +178,22 @@ class AbsentBookies(Struct, frozen=True):
         return bring_hint(self.absent[0])
 
 
-def bring_hint(bookie_id: str) -> str:
-    """Return a hint with the command that imports a bookie."""
-    return f"import its disks: pulsar-admin store add bookie {shell_word(bookie_id)}=DIR,DIR"
+def bring_hint(place: str) -> str:
+    """Return a hint with the command that imports one of ``unseen_places``."""
+    is_bookie = not place.startswith((_JOURNAL, _JOURNAL_DISK))
+    first = (
+        "import its disks" if is_bookie else "put its files (*.txn) back" if place.startswith(_JOURNAL) else "import it"
+    )
+    return f"{first}: {bring_command(place)}"
+
+
+def bring_command(place: str) -> str:
+    """Return the command that imports one of ``unseen_places``, a bookie or its journal."""
+    if place.startswith(_JOURNAL):
+        return "pulsar-admin store refresh"
+    bookie_id = place.removeprefix(_JOURNAL_DISK)
+    disks = "DIR,DIR" if bookie_id == place else "JOURNAL-DIR"
+    return f"pulsar-admin store add bookie {shell_word(bookie_id)}=" + disks
 
 
 def find_absent_bookies(txn: Txn) -> AbsentBookies | None:
@@ -192,29 +207,51 @@ def find_gone_bookies(txn: Txn) -> frozenset[str]:
     return frozenset(_split_bookies(txn)[2])
 
 
+@once
+def unseen_places(txn: Txn) -> Mapping[str, str]:
+    """Return bookie id → what of it is not imported and may have entries: the bookie, or the journal of an imported one.
+
+    As of the last import, refresh or addition.
+    """
+    kept = _read_bookies_row(txn)
+    unlogged = () if kept is None else kept[3]
+    given = (
+        {bookie.bookie_id for bookie in iter_imported_bookies(txn.store.info) if bookie.journal_dirs}
+        if unlogged
+        else ()
+    )
+    journals = {bookie: f"{_JOURNAL if bookie in given else _JOURNAL_DISK}{bookie}" for bookie in unlogged}
+    return journals | {bookie: bookie for bookie in absent_ids(txn)}
+
+
 def absent_in(txn: Txn, members: Iterable[str]) -> tuple[str, ...]:
-    """Return those of ``members`` that may run and are not imported, in their order, each once."""
-    absent = _split_bookies(txn)[1]
-    return tuple(bookie for bookie in dict.fromkeys(members) if bookie in absent)
+    """Return those of ``unseen_places`` that are of ``members``, in their order, each once."""
+    unseen = unseen_places(txn)
+    return tuple(unseen[bookie] for bookie in dict.fromkeys(members) if bookie in unseen)
 
 
 @once
 def _split_bookies(txn: Txn) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
     """Return the ids of bookies that are imported, absent (not imported, but may run) and gone (without a cookie)."""
     kept = _read_bookies_row(txn)
-    imported, named, _ = ((), (), None) if kept is None else kept
+    imported, named, _, _ = ((), (), None, ()) if kept is None else kept
     cookies = {*iter_children(txn, COOKIES)} if named else set()
     gone = tuple(bookie for bookie in named if cookies and bookie not in cookies)
     absent = tuple(bookie for bookie in named if bookie not in gone)
     return (imported, absent, gone)
 
 
-def _read_bookies_row(txn: Txn) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...] | None] | None:
-    """Return (imported, absent, unknown) as the row says, None without one; raises IndexCorrupt."""
+def _read_bookies_row(
+    txn: Txn,
+) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...] | None, tuple[str, ...]] | None:
+    """Return (imported, absent, unknown, without journal) as the row says, None without one; raises IndexCorrupt."""
 
-    def parse(row: Any) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...] | None]:  # Any: JSON
+    def parse(
+        row: Any,  # Any: JSON
+    ) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...] | None, tuple[str, ...]]:
         unknown = row.get("unknown")
-        return _ids(row["imported"]), _ids(row["absent"]), None if unknown is None else _ids(unknown)
+        ids = _ids(row["imported"]), _ids(row["absent"])
+        return *ids, None if unknown is None else _ids(unknown), _ids(row.get("withoutJournal", []))
 
     return txn.read_state(_BOOKIES_ROW, "bookies", parse)
 
@@ -257,12 +294,17 @@ def members_of(path: str, value: bytes) -> frozenset[str]:
 
 
 def index_absent_bookies(
-    store: Store, txn: Txn, left_out: Collection[str] = (), members: Collection[str] | None = None
+    store: Store,
+    txn: Txn,
+    left_out: Collection[str] = (),
+    members: Collection[str] | None = None,
+    without_journal: Collection[str] = (),
 ) -> None:
     """Find the absent bookies among those with cookies and in ledgers' ensembles, and write the row of bookies in ``txn``.
 
     If an imported bookie has no id, absent ones cannot be determined, and the row is deleted. ``left_out``: bookies of
-    another cluster; ``members``: the sum of ``members_of`` for all ledgers, None: the tree is read for them.
+    another cluster; ``members``: the sum of ``members_of`` for all ledgers, None: the tree is read for them;
+    ``without_journal``: imported bookies a journal of which, needed by their start, was not imported.
     """
     ids = [bookie.bookie_id for bookie in iter_imported_bookies(store.info)]
     imported = [bookie_id for bookie_id in ids if bookie_id not in left_out]
@@ -280,6 +322,8 @@ def index_absent_bookies(
     fields = {"imported": sorted(imported), "absent": sorted(named.difference(imported))}
     if any(source["kind"] != "bookie" for source in store.info.sources):
         fields["unknown"] = sorted(set(imported) - named)
+    if without_journal:
+        fields["withoutJournal"] = sorted(without_journal)
     txn.put("state", _BOOKIES_ROW, json.dumps(fields).encode())
     txn.memo.pop(_split_bookies, None)
 
@@ -418,7 +462,8 @@ def read_coverage(txn: Txn, ledger: Ledger, last_entry_id: int | None = None) ->
     served = None if held is None else read_served(txn, ledger.ledger_id, disks, held)
     if held is None or served is None:
         return None
-    return count_copies(ledger.metadata, last, disks.imported, served, damaged, disks.gone, held)
+    unlogged = disks.imported.intersection(unseen_places(txn))
+    return count_copies(ledger.metadata, last, disks.imported, served, damaged, disks.gone, held, unlogged)
 
 
 def _count_whole(metadata: LedgerMetadata, last: int, bitmaps: Mapping[str, BitMap64]) -> Coverage | None:
@@ -468,7 +513,9 @@ def _count_alone(txn: Txn, ledger: Ledger, metadata: LedgerMetadata, last: int) 
     outside = sum(entries.rank(last) for _, entries in iter_unserved(txn, ledger.ledger_id)) if last >= 0 else 0
     short = missing + outside
     copies = BookieCopies(bookie, True, last + 1, last + 1 - short, short - damaged, damaged, 0, unserved=outside)
-    return Coverage((copies,), (short, last + 1 - short), 0, short, missing, 0 if short else 1, outside)
+    unknown = missing - damaged if bookie in unseen_places(txn) else 0
+    on, short, missing = (short, last + 1 - short), short - unknown, missing - unknown
+    return Coverage((copies,), on, unknown, short, missing, 0 if short else 1, outside)
 
 
 def count_copies(
@@ -479,11 +526,13 @@ def count_copies(
     damaged: Sequence[tuple[str, int, bool]] = (),
     gone: frozenset[str] = frozenset(),
     held: Mapping[str, Array] | None = None,
+    unlogged: frozenset[str] = frozenset(),
 ) -> Coverage:
     """Return how many copies there are of the entries 0 to ``last_entry_id``.
 
     ``served``: bookie → ids of the entries it serves (i64, ascending, each once), ``held``: that its files have, None: the same;
-    ``damaged``: (bookie, entry id, whether it only differs); ``gone``: bookies that serve nothing.
+    ``damaged``: (bookie, entry id, whether it only differs); ``gone``: bookies that serve nothing; ``unlogged``: imported ones whose
+    journal, which is not imported, may have what they lack.
     """
     import numpy as np
 
@@ -522,7 +571,7 @@ def count_copies(
     total = sum(stripe.last - stripe.first + 1 for stripe in stripes)
     on[0] = 0
     known = imported | gone
-    unknown, short, lost, lowest = _shortfall(stripes, known, entry_ids, counts, metadata.write_quorum)
+    unknown, short, lost, lowest = _shortfall(stripes, known, unlogged, entry_ids, counts, metadata.write_quorum)
     outside = len(_outside(stripes, known, entry_ids, held))
     return Coverage(
         tuple(rows), (total - int(on.sum()), *on[1:].tolist()), unknown, short, lost - outside, lowest, outside
@@ -559,7 +608,12 @@ def _written_to(stripes: list[Stripe], bookie: str, entry_ids: Array) -> Array:
 
 
 def _shortfall(
-    stripes: list[Stripe], known_bookies: frozenset[str], found: Array, counts: Array, lowest: int
+    stripes: list[Stripe],
+    known_bookies: frozenset[str],
+    unlogged: frozenset[str],
+    found: Array,
+    counts: Array,
+    lowest: int,
 ) -> tuple[int, int, int, int]:
     """Return ``Coverage``'s unknown, short, lost plus outside, and lowest. ``found``, ``counts``: entries and their numbers of copies;
     ``lowest``: the copies of a complete entry."""
@@ -574,11 +628,12 @@ def _shortfall(
         inside = (found >= stripe.first) & (found <= stripe.last)
         residues, there = found[inside] % size, counts[inside]
         none = entries - np.bincount(residues, minlength=size)
-        unknown += int(entries[known < whole].sum())
+        logged = np.array([unlogged.isdisjoint(stripe.write_set(residue)) for residue in range(size)])
+        unknown += int(entries[known < whole].sum()) + int(none[(known == whole) & ~logged].sum())
         few = there < known[residues]
-        short += int(none[known > 0].sum()) + int(few.sum())
-        lost += int(none[known == whole].sum())
-        if (none[known > 0] > 0).any():
+        short += int(none[(known > 0) & logged].sum()) + int(few.sum())
+        lost += int(none[(known == whole) & logged].sum())
+        if (none[(known > 0) & logged] > 0).any():
             lowest = 0
         elif few.any():
             lowest = min(lowest, int(there[few].min()))
@@ -703,22 +758,22 @@ def iter_entry_gaps(txn: Txn, ledger: Ledger, ranges: Sequence[tuple[int, int]])
     only as many as needed."""
     if ledger.metadata is None:
         return
-    absent = absent_ids(txn)
+    unseen = unseen_places(txn)
     for first, last in ranges:
         for stripe in stripes_of(ledger.metadata, last, first):
-            yield from _split(stripe, absent)
+            yield from _split(stripe, unseen)
 
 
 def count_unseen(txn: Txn, ledger: Ledger, ranges: Sequence[tuple[int, int]]) -> tuple[int, tuple[str, ...]]:
-    """Return how many entries of ``ranges``, which no file has, bookies should have that are not imported, and which bookies."""
-    absent = absent_ids(txn)
-    if ledger.metadata is None or absent.isdisjoint(ensemble_bookies(ledger.metadata)):
+    """Return how many entries of ``ranges``, which no file has, ``unseen_places`` should have, and which of them."""
+    unseen = unseen_places(txn)
+    if ledger.metadata is None or unseen.keys().isdisjoint(ensemble_bookies(ledger.metadata)):
         return 0, ()
     stripes = [stripe for first, last in ranges for stripe in stripes_of(ledger.metadata, last, first)]
     count, bookies = 0, set[str]()
     for stripe in stripes:
         for residue, entries in enumerate(stripe.counts()):
-            lacking = absent.intersection(stripe.write_set(residue)) if entries else None
+            lacking = {unseen[bookie] for bookie in stripe.write_set(residue) if bookie in unseen} if entries else None
             if lacking:
                 count += entries
                 bookies |= lacking
@@ -732,15 +787,19 @@ def absent_ids(txn: Txn) -> frozenset[str]:
 
 
 def absent_of(txn: Txn, ledger_id: int) -> tuple[str, ...]:
-    """Return the bookies of a ledger's ensembles that are not imported: they may have its unreadable entries."""
-    metadata = find_metadata(txn, ledger_id) if (absent := absent_ids(txn)) else None
-    return tuple(sorted(absent.intersection(ensemble_bookies(metadata)))) if metadata is not None else ()
+    """Return those of ``unseen_places`` that are of a ledger's ensembles: they may have its unreadable entries."""
+    metadata = find_metadata(txn, ledger_id) if (unseen := unseen_places(txn)) else None
+    members = () if metadata is None else ensemble_bookies(metadata)
+    return tuple(sorted(unseen[bookie] for bookie in members if bookie in unseen))
 
 
-def _split(stripe: Stripe, absent: frozenset[str]) -> Iterator[EntryGap]:
-    """Yield the entries of ``stripe`` in runs: those that ``absent`` bookies should have, and those that none of these should have."""
+def _split(stripe: Stripe, unseen: Mapping[str, str]) -> Iterator[EntryGap]:
+    """Yield the entries of ``stripe`` in runs: those that ``unseen_places`` should have, and those that none of these should have."""
     size = len(stripe.members)
-    lacking = [tuple(sorted(absent.intersection(stripe.write_set(residue)))) for residue in range(size)]
+    lacking = [
+        tuple(sorted(unseen[bookie] for bookie in stripe.write_set(residue) if bookie in unseen))
+        for residue in range(size)
+    ]
     if all(lacking) or not any(lacking):
         yield EntryGap(stripe.first, stripe.last, tuple(sorted({bookie for some in lacking for bookie in some})))
         return
@@ -864,7 +923,11 @@ def read_open_end(txn: Txn, ledger: Ledger) -> OpenEnd | None:
         last = int(served[bookie][-1]) if bookie in served and len(served[bookie]) else -1
         if any(last < entry_id <= end for entry_id in entry_ids):
             mute.add(bookie)
-    return find_open_end(metadata, confirmed, disks.imported, unconfirmed, claims, disks.gone, mute)
+    # A bookie without its journal is asked like one that is not imported: it may have more.
+    places = unseen_places(txn)
+    found = find_open_end(metadata, confirmed, disks.imported - places.keys(), unconfirmed, claims, disks.gone, mute)
+    bookies, needs = (tuple(places.get(bookie, bookie) for bookie in some) for some in (found.bookies, found.needs))
+    return replace(found, bookies=bookies, needs=needs)
 
 
 def find_open_end(
@@ -1152,7 +1215,7 @@ class AbsentJournals(Struct, frozen=True):
         return (
             f"no journal of {', '.join(self.bookies)}:"
             f" {counted(self.ledgers, 'ledger is open or lacks', 'ledgers are open or lack')} entries,"
-            " and entries that only a journal had are missing"
+            " and entries that only a journal has are not seen"
         )
 
     def hint(self) -> str:

@@ -13,7 +13,6 @@ from pulsar_admin.store.db.entry_files import EntryFiles
 from pulsar_admin.store.db.environment import Store, Txn
 from pulsar_admin.store.errors import EntryCorrupt, EntryNotFound, NotSeen
 from pulsar_admin.store.model.ledgers import Ledger, find_damage, find_metadata, find_place, is_damaged, read_ledger
-from pulsar_admin.store.names import shell_word
 
 if TYPE_CHECKING:
     from pulsar_admin.store.codec.encryption import PrivateKeys
@@ -166,7 +165,10 @@ class EntryReader:
 
     def _not_imported(self, ledger: Ledger, entry_id: int) -> NotSeen | None:
         """Return which bookies should have an entry and are not imported; None if all are imported."""
-        from pulsar_admin.store.model.coverage import iter_entry_gaps  # what reads whole entries does without
+        from pulsar_admin.store.model.coverage import (  # what reads whole entries does without
+            bring_hint,
+            iter_entry_gaps,
+        )
 
         gap = next(iter_entry_gaps(self.txn, ledger, ((entry_id, entry_id),)), None)
         if gap is None or not gap.bookies:
@@ -174,7 +176,7 @@ class EntryReader:
         names, are = ", ".join(gap.bookies), "is" if len(gap.bookies) == 1 else "are"
         return NotSeen(
             f"entry {ledger.ledger_id}:{entry_id} is not seen: {names}, which may have it, {are} not imported",
-            hint=f"import its disks: pulsar-admin store add bookie {shell_word(gap.bookies[0])}=DIR,DIR",
+            hint=bring_hint(gap.bookies[0]),
         )
 
 

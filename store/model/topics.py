@@ -593,8 +593,9 @@ def _listing(txn: Txn, namespace: NamespaceName) -> str:
 
 COMPACTION, COMPACTED_LEDGER = "__compaction", "CompactedTopicLedger"
 """The cursor of compaction, and its property that names the compacted ledger."""
-_BOOKIES, _NONE_ABSENT = b"bookies", b'"absent": []'
-"""The row of ``store.model.coverage``, and what is in it where no bookie is absent: in an id quotes are escaped."""
+_BOOKIES, _NONE_ABSENT, _NO_JOURNAL = b"bookies", b'"absent": []', b'"withoutJournal": ['
+"""The row of ``store.model.coverage``, and what is in it where no bookie is absent, and where one lacks its journal: in an id quotes are
+escaped."""
 
 
 def may_be_broken(txn: Txn, topic: Topic) -> bool:
@@ -650,10 +651,10 @@ def find_plain_size(txn: Txn, name: TopicName) -> tuple[int, int] | None:
 
 
 def lacks_bookies(txn: Txn) -> bool:
-    """Whether a bookie that ledgers name is not imported."""
+    """Whether a bookie that ledgers name, or the journal of one, is not imported."""
     if not txn.is_snapshot or lacks_bookies not in txn.memo:
         row = txn.get("state", _BOOKIES)
-        txn.memo[lacks_bookies] = row is not None and _NONE_ABSENT not in row
+        txn.memo[lacks_bookies] = row is not None and (_NONE_ABSENT not in row or _NO_JOURNAL in row)
     return bool(txn.memo[lacks_bookies])
 
 

@@ -56,7 +56,7 @@ from pulsar_admin.store.model.ledgers import (
 )
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import read_topic
-from pulsar_admin.store.names import Position, TopicName, parse_owner, shell_word
+from pulsar_admin.store.names import Position, TopicName, parse_owner
 from pulsar_admin.store.recovery.closing import ORDERS_MAX, fit_ensembles
 from pulsar_admin.store.recovery.deleted_nodes import Fate, is_ledger, read_own_past
 from pulsar_admin.store.wording import counted, listed, plural
@@ -120,7 +120,7 @@ def find_restorable(
         raise Refused(
             f"{counted(count, 'entry')} of ledger {ledger_id} may be on {', '.join(bookies)}, which {plural(len(bookies), 'is', 'are')}"
             " not imported",
-            hint=f"import them: pulsar-admin store add bookie {shell_word(bookies[0])}=DIR,DIR",
+            hint=coverage.bring_hint(bookies[0]),
             ledgerId=ledger_id,
         )
     # A broker reads no further than a lost entry, so the ledger ends before the first, unless the caller wants the rest.
@@ -543,7 +543,7 @@ def _repointed(reader: EntryReader, disks: coverage.Disks, ledger_id: int, *, at
             raise Refused(
                 f"ledger {ledger.ledger_id} was never closed, and {', '.join(absent)}, which "
                 f"{plural(len(absent), 'is', 'are')} not imported, may have more entries",
-                hint=f"import the disks: pulsar-admin store add bookie {shell_word(absent[0])}=DIR,DIR",
+                hint=coverage.bring_hint(absent[0]),
                 ledgerId=ledger.ledger_id,
             )
     write_quorum, segments = name_bookies(metadata, ledger.last_entry_id, served, disks.imported, disks.gone)

@@ -34,7 +34,7 @@ from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.tree import find_node, read_node, tree_key
 from pulsar_admin.store.errors import MetadataCorrupt, Refused, StoreError, TopicNotFound
 from pulsar_admin.store.facts.indexes import find_collected
-from pulsar_admin.store.model.coverage import absent_ids, read_disks, read_held
+from pulsar_admin.store.model.coverage import read_disks, read_held, unseen_places
 from pulsar_admin.store.model.cursors import (
     COMPACTION_CURSOR,
     Cursor,
@@ -254,7 +254,7 @@ def _is_gone(txn: Txn, ledger: TopicLedger) -> bool:
         return False
     had = metadata.state is LedgerState.CLOSED and metadata.last_entry_id >= 0
     members = {bookie for segment in metadata.segments for bookie in segment.members}
-    return had and members.isdisjoint(absent_ids(txn))
+    return had and members.isdisjoint(unseen_places(txn))
 
 
 def _rolled_topic(rolled: Rolled, world: _World, topic: Topic, gone: Collection[int], made: list[MadeLedger]) -> Topic:

@@ -10,6 +10,7 @@ from pulsar_admin.store.errors import NothingMatches, StoreError
 from pulsar_admin.store.facts.orphans import iter_all_ledger_ids
 from pulsar_admin.store.facts.unlisted import UnlistedLedgers
 from pulsar_admin.store.model.broken import NO_METADATA, NOT_SEEN, Missing, find_missing
+from pulsar_admin.store.model.coverage import bring_command
 from pulsar_admin.store.model.ledger_owners import LedgerOwners, read_owners
 from pulsar_admin.store.model.ledgers import (
     count_missing,
@@ -20,7 +21,6 @@ from pulsar_admin.store.model.ledgers import (
     read_ledger,
     sorted_ledger_ids,
 )
-from pulsar_admin.store.names import shell_word
 from pulsar_admin.store.wording import Answer
 
 INDEX = "INDEX"
@@ -140,5 +140,5 @@ def _find_missing(txn: Txn, ledger_id: int) -> Missing | None:
     if missing.reason == NO_METADATA and missing.owners and not missing.cure and missing.may_be_restored:
         return replace(missing, cure=f"pulsar-admin ledgers restore {ledger_id}")
     if missing.reason == NOT_SEEN and missing.bookies:
-        return replace(missing, cure=f"pulsar-admin store add bookie {shell_word(missing.bookies[0])}=DIR,DIR")
+        return replace(missing, cure=bring_command(missing.bookies[0]))
     return missing

@@ -17,6 +17,7 @@ from pulsar_admin.store.facts import Unknown, known
 from pulsar_admin.store.facts.topics import SubscriptionFacts, TopicFacts
 from pulsar_admin.store.facts.transactions import find_unassigned
 from pulsar_admin.store.model.broken import NO_METADATA
+from pulsar_admin.store.model.coverage import bring_command
 from pulsar_admin.store.model.cursors import (
     COMPACTION_CURSOR,
     DEDUP_CURSOR,
@@ -278,12 +279,11 @@ def _not_imported(facts: SubscriptionFacts) -> Iterator[Evidence]:
             f"{', '.join(absent)}, which {plural(len(absent), 'is', 'are')} not imported. The answer is for "
             f"{cursor.mark_delete}, the newest state that is here.",
             {"bookies": list(absent), "cursorLedger": ledger_id, **_marked(facts)},
-            f"pulsar-admin store add bookie {shell_word(absent[0])}=DIR,DIR",
+            bring_command(absent[0]),
         )
     unseen = facts.unseen
     if not unseen:
         return
-    gone = facts.of.absent_bookies
     bookies = sorted({name for broken in unseen for name in broken.bookies})
     count = sum(broken.unseen_entries for broken in unseen)
     first = Position(unseen[0].ledger_id, unseen[0].unseen[0][0] if unseen[0].unseen else unseen[0].unseen_from or 0)
@@ -296,7 +296,7 @@ def _not_imported(facts: SubscriptionFacts) -> Iterator[Evidence]:
         f"{', '.join(bookies) or 'A bookie'} {plural(len(bookies), 'is', 'are')} not imported: {what}, from {first} on, in "
         f"{counted(len(unseen), 'ledger')}.",
         {"bookies": bookies, "entries": count, "ledgers": [broken.ledger_id for broken in unseen], "first": str(first)},
-        "" if gone is None else gone.hint().rpartition(": ")[2],
+        bring_command(bookies[0]) if bookies else "",
     )
 
 

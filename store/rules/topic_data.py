@@ -11,7 +11,7 @@ from pulsar_admin.store.db.tree import ROW_OF_NODE, find_node, read_node
 from pulsar_admin.store.facts.topics import TopicFacts
 from pulsar_admin.store.model.broken import GONE, find_broken_ledger, find_missing
 from pulsar_admin.store.model.broken_beside import find_unseen_states
-from pulsar_admin.store.model.coverage import count_unseen
+from pulsar_admin.store.model.coverage import bring_hint, count_unseen
 from pulsar_admin.store.model.cursors import COMPACTION_CURSOR, Cursor, CursorSource
 from pulsar_admin.store.model.ledgers import Ledger, find_ledger, find_times, find_whole, missing_ranges
 from pulsar_admin.store.model.nodes import is_known_node
@@ -310,9 +310,9 @@ def judge_missing(txn: Txn, ledger: Ledger, where: str) -> Iterator[Finding]:
     if unseen:
         yield ENTRIES_NOT_SEEN.at(
             where,
-            f"{unseen:,} of its {counted(ledger.entries, 'entry')} {plural(unseen, 'is', 'are')} on {', '.join(bookies)}, which"
+            f"{unseen:,} of its {counted(ledger.entries, 'entry')} may be on {', '.join(bookies)}, which"
             f" {plural(len(bookies), 'is', 'are')} not imported",
-            f"import its disks: pulsar-admin store add bookie {shell_word(bookies[0])}=DIR,DIR",
+            bring_hint(bookies[0]),
             ledgerId=ledger.ledger_id,
             bookie=bookies[0],
             unseen=unseen,
@@ -347,7 +347,7 @@ def _judge_cursor(txn: Txn, topic: Topic, cursor: Cursor, where: str) -> Iterato
             where,
             f"the newest entries of its ledger {cursor.info.cursors_ledger_id} may be on {', '.join(absent)}, which"
             f" {plural(len(absent), 'is', 'are')} not imported: its position is not known",
-            f"import its disks: pulsar-admin store add bookie {shell_word(absent[0])}=DIR,DIR",
+            bring_hint(absent[0]),
             **_whose(cursor),
             bookie=absent[0],
         )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from pulsar_admin.store.errors import StoreError
-from pulsar_admin.store.model.coverage import absent_ids, count_unseen
+from pulsar_admin.store.model.coverage import count_unseen, unseen_places
 from pulsar_admin.store.model.ledgers import find_ledger, gaps_between, iter_gaps
 from pulsar_admin.store.model.topics import Topic, TopicLedger, is_whole
 from pulsar_admin.store.names import Position
@@ -173,6 +173,6 @@ def _count_unseen(
     with suppress(StoreError):  # metadata that cannot be read names no bookie
         ledger_of_store = find_ledger(txn, ledger.ledger_id)
     if ledger_of_store is None or ledger_of_store.metadata is None:
-        absent = tuple(sorted(absent_ids(txn)))
+        absent = tuple(sorted(unseen_places(txn).values()))
         return (missing if absent else 0), absent
     return count_unseen(txn, ledger_of_store, ranges)

@@ -8,19 +8,25 @@ index lacks is added by the record of its master key, else its entries are skipp
 from __future__ import annotations
 
 import os
+import re
 import struct
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 from pulsar_admin.store.codec import journal
-from pulsar_admin.store.codec.bookie import LogMark
+from pulsar_admin.store.codec.bookie import LAST_MARK_FILE, LogMark
 from pulsar_admin.store.codec.buffer import Bytes, written_end
 from pulsar_admin.store.codec.entry import RECORD_MAX_BYTES
-from pulsar_admin.store.db.bookies import Bookie
+from pulsar_admin.store.db.bookies import Bookie, merge_bookies
 from pulsar_admin.store.errors import StoreError
 from pulsar_admin.store.files import open_file
-from pulsar_admin.store.sources.bookies import read_bookie_directory, read_marks
+from pulsar_admin.store.sources.bookies import (
+    read_bookie_cookie,
+    read_bookie_directory,
+    read_marks,
+    with_own_journals,
+)
 
 if TYPE_CHECKING:
     from pyroaring import BitMap64
@@ -32,6 +38,7 @@ _ADD_BYTES = 24  # ids and lastAddConfirmed, which the storage reads
 _LAC_BYTES = 16
 # Records that are not entries have ids below 0; in a journal of an earlier version such an id is damage.
 META_SINCE = {journal.MASTER_KEY_ENTRY_ID: 3, journal.FENCE_ENTRY_ID: 4, journal.EXPLICIT_LAC_ENTRY_ID: 6}
+_MARK = re.compile(rf"{LAST_MARK_FILE}(?:\.\d+)?")
 
 
 def iter_replayed_ledgers(bookie: Bookie, problems: list[str]) -> Iterator[int]:
@@ -181,4 +188,21 @@ def is_first_journal_missing(mark: LogMark, journals: Collection[int]) -> bool:
     """Whether a start fails because the journal at which it begins does not exist (``Journal.replay``: "Recovery log … is missing")."""
     return (
         mark.journal_id > 0 and min((one for one in journals if one >= mark.journal_id), default=-1) != mark.journal_id
+    )
+
+
+def without_journal(bookies: Iterable[Bookie]) -> set[str]:
+    """Return the ids of the bookies that lack a journal with which a start begins, or of which fewer journal directories were given than
+    the cookie names. Entries that are in no entry log may be in it."""
+    return {bookie.bookie_id for bookie in merge_bookies(bookies) if _lacks_journal(with_own_journals(bookie))}
+
+
+def _lacks_journal(bookie: Bookie) -> bool:
+    marked = any(_MARK.fullmatch(path.name) for current in bookie.ledger_dirs for path in current.iterdir())
+    cookie = read_bookie_cookie(bookie)
+    if cookie is not None and len(bookie.journal_dirs) < len({*cookie.journal_dirs}):
+        return marked
+    return any(
+        is_first_journal_missing(mark, dict(read_bookie_directory(directory).journals) if directory.is_dir() else ())
+        for directory, mark in read_marks(bookie, []).items()
     )

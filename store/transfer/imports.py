@@ -58,6 +58,7 @@ from pulsar_admin.store.rules.ledgers import LEDGER_RULES
 from pulsar_admin.store.scan.files import LedgerDigests
 from pulsar_admin.store.sources.bookies import files_of, foreign_ids, journal_marks, size_of
 from pulsar_admin.store.sources.given_bookies import missing_directories
+from pulsar_admin.store.sources.journals import without_journal
 from pulsar_admin.store.sources.layout import Layout, is_live
 from pulsar_admin.store.sources.nodes import MetadataDirectory, iter_source_rows
 from pulsar_admin.store.sources.zookeeper import is_zookeeper, last_transaction
@@ -254,7 +255,9 @@ def _index_state(
 ) -> None:
     put_next_ledger_id(txn, next_ledger_id)
     put_given_meanwhile(txn, meanwhile)
-    coverage.index_absent_bookies(store, txn, foreign_ids(txn, layout.bookies), members)
+    coverage.index_absent_bookies(
+        store, txn, foreign_ids(txn, layout.bookies), members, without_journal(layout.bookies)
+    )
     index_unserved(store, txn, marks)
     if as_of is not None:
         put_as_of(txn, as_of)

@@ -65,6 +65,7 @@ from pulsar_admin.store.model.references import count_wrong_owners, index_owners
 from pulsar_admin.store.scan.ledgers_map import read_ledger_sizes
 from pulsar_admin.store.sources import cluster
 from pulsar_admin.store.sources.bookies import find_strangers, foreign_ids, journal_marks
+from pulsar_admin.store.sources.journals import without_journal
 from pulsar_admin.store.sources.layout import Layout
 from pulsar_admin.store.sources.nodes import MetadataDirectory, Source, iter_source_rows
 from pulsar_admin.store.sources.zookeeper import is_zookeeper, newest_zxid
@@ -264,6 +265,8 @@ def refresh_store(
             _finish(store, txn, options, result, tree)
         else:
             _put_tree_facts(txn, tree)
+            if marks_moved:
+                _index_bookies(store, txn)
         if as_of is not None:
             put_as_of(txn, as_of)
 
@@ -449,7 +452,12 @@ def _take_tree(store: Store, txn: Txn, tree: _NewTree) -> None:
         _begin(txn)
     _put_tree_facts(txn, tree)
     index_owners(store, txn)
-    index_absent_bookies(store, txn, foreign_ids(txn, iter_imported_bookies(store.info)))
+    _index_bookies(store, txn)
+
+
+def _index_bookies(store: Store, txn: Txn) -> None:
+    bookies = [*iter_imported_bookies(store.info)]
+    index_absent_bookies(store, txn, foreign_ids(txn, bookies), None, without_journal(bookies))
 
 
 # -- files ------------------------------------------------------------------------------------------------------------
