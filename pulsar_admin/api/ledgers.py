@@ -271,10 +271,7 @@ class Ledger(Planner):
         return self._ledger_id
 
     def info(self) -> ledger_facts.LedgerFacts:
-        """Return state, end, sizes in bytes, metadata, indexed and missing entries, files, and references.
-
-        Damaged metadata gives a PartialData warning.
-        """
+        """Return state, end, sizes in bytes, metadata, entries, files and references; damaged metadata gives a PartialData warning."""
         with self._session.reporting() as problems:
             return self._session.ask(ledger_facts.read_ledger_facts, self._ledger_id, problems)
 

@@ -82,10 +82,7 @@ class Batches(Checked):
         return self._schema()
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        """Yield Arrow record batches of some thousand rows each; memory is bounded by one of them.
-
-        Raises the errors of the method that returned these batches.
-        """
+        """Yield Arrow record batches of some thousand rows, one in memory at a time. Raises as the method that returned them."""
         return self._read(self._source)
 
     def rows(self) -> Iterator[dict[str, Any]]:  # Any: each column's own type

@@ -417,10 +417,7 @@ class Topic(PolicyPlans):
     def partitioned_internal_stats(
         self, *, metadata: bool = False, publish_times: bool = True
     ) -> internals.PartitionedInternalStats:
-        """Return the ``internal_stats`` of every partition of a partitioned topic, by their names.
-
-        Raises TopicNotFound (also for a topic without partitions).
-        """
+        """Return ``internal_stats`` by partition. Raises TopicNotFound, also for a topic without partitions."""
         return self._told(internals.read_partitioned_internals, metadata, publish_times)
 
     def describe(self, *, quick: bool = False) -> describing.TopicDescription:
@@ -722,10 +719,7 @@ class Compaction(Planner):
         return Compactions(self._session, (self._name,)).plan("compaction upgrade", everything=True)
 
     def attach(self, ledger_id: LedgerId) -> Plan:
-        """Plan attaching a ledger as the compacted view of a topic that lost it, as after a broker's truncate.
-
-        Raises LedgerNotFound, EntryCorrupt, Refused.
-        """
+        """Plan attaching a ledger as the compacted view that a truncate took away. Raises LedgerNotFound, EntryCorrupt, Refused."""
         return self._planned(compaction_changes.plan_attach, self._name, ledger_id)
 
     def messages(
