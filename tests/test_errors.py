@@ -98,6 +98,7 @@ def test_every_number_has_a_meaning() -> None:
         (lambda: struct.unpack(">q", b"1234"), "it is not 8 bytes long"),
         (lambda: struct.pack(">qq", 1), "pack expected 2 items for packing (got 1)"),
         (lambda: avro_decoder(b'"string"')(b"\x64a"), "it ends too early (Expected 50 bytes, read 1)"),
+        (lambda: avro_decoder(b'"string"')(b"\x02ab"), "1 byte after the value"),
     ],
 )
 def test_reasons_are_about_the_data(decode: Callable[[], object], words: str) -> None:

@@ -40,6 +40,8 @@ _REFUSED = {
     "managed-ledger delete-managed-ledger-ids -mlp public/default/persistent/plain --ledgerIds 1,x": "invalid ledger ids '1,x'",
     "namespaces split-bundle a/b -b LARGEST --split-algorithm-name specified_positions_divide --split-boundaries 1,x": "--split-boundaries",
     "namespaces get-anti-affinity-namespaces -c standalone -g heavy": "Tenant should not be null",
+    "namespaces get-anti-affinity-namespaces -p public -c nope -g heavy": "Cluster nope does not exist.",
+    "namespaces set-offload-policies public/default -d S3 -b x -r r -orp nope": "--offloadedReadPriority parameter must be one of",
     "namespaces set-property public/default -k EMPTY -v x": "--key, --value: neither may be empty",
     "namespaces revoke-subscription-permission public/default -s none --role x": "couldn't find subscription",
     "store reclaim": "name one bookie, DIR[,DIR…] or --bookie-conf FILE, and one metadata store at most",

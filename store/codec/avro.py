@@ -18,6 +18,7 @@ from typing import Any
 
 from pulsar_admin.store.codec.strict_values import levels
 from pulsar_admin.store.errors import EntryCorrupt, reason_of
+from pulsar_admin.store.wording import counted
 
 Schema = Any  # a parsed definition: a name, a dict or, for a union, a list
 
@@ -95,7 +96,7 @@ def _decode(writer: Schema, reader: Schema, is_recursive: bool, data: bytes) -> 
     except SchemaResolutionError as error:
         raise ValueError(f"it does not fit the newest version: {reason_of(error)}") from error
     if stream.tell() != len(data):
-        raise ValueError(f"{len(data) - stream.tell()} bytes after the value")
+        raise ValueError(f"{counted(len(data) - stream.tell(), 'byte')} after the value")
     return value
 
 
