@@ -257,6 +257,8 @@ def missing(app: App, ledgers: tuple[int, ...]) -> Result:
 
 def _next_steps(found: Iterable[Missing]) -> Iterator[tuple[str, str]]:
     """Yield (what to do, command) for each reason of a loss, with its first ledger as the example."""
+    from pulsar_admin.store.model.coverage import is_journal
+
     firsts: dict[str, Missing] = {}
     for row in found:
         first = firsts.get(row.reason)
@@ -266,7 +268,7 @@ def _next_steps(found: Iterable[Missing]) -> Iterator[tuple[str, str]]:
         forget = f"pulsar-admin ledgers forget {row.ledger_id}"
         bring = "pulsar-admin store add bookie ID=DIR,DIR"
         places = ", ".join(row.bookies)
-        disks = f"import {'' if places.startswith('the journal') else 'the disks of '}{places}"
+        disks = f"import {'' if row.bookies and is_journal(row.bookies[0]) else 'the disks of '}{places}"
         or_forget = "or take the ledger out of its topic"
         closes = "import the disks that may have the rest" if row.absent else "name the bookies that have it"
         if not row.may_be_forgotten:

@@ -321,6 +321,14 @@ def test_a_journal_directory_that_was_forgotten_comes_later(
     answer = cli("--store", path, "store", "add", "bookie", rest).ends(3, "the store has bookie bk2test")
 
 
+def test_without_any_journal_the_cure_of_what_is_not_seen_adds_one(tmp_path: Path, cli: Cli) -> None:
+    disks, path = disks_of("crashed", tmp_path / "disks"), tmp_path / "s"
+    words = [word for number in (1, 2, 3) for word in ("--bookie", f"{disks}/bk{number}/ledgers0")]
+    cli("--store", path, "store", "import", "cluster", "--zookeeper", disks / "zk", *words).ends(1)
+    rows = [row for row in cli.rows(path, "doctor") if row["code"] == "entries-not-seen"]
+    assert rows[0]["mend"] == "pulsar-admin store add bookie bk0test=JOURNAL-DIR"
+
+
 def test_an_old_copy_of_a_directory_is_not_added_to_its_bookie(disks: Path, tmp_path: Path, cli: Cli) -> None:
     path, old = tmp_path / "s", tmp_path / "old"
     assert cli("--store", path, "store", "import", *_of_cluster(disks, f"{disks}/bk3/ledgers0")).exit_code == 1

@@ -387,6 +387,8 @@ def test_an_import_without_journals_says_what_may_be_missing(tmp_path: Path, cli
     (finding,) = [row for row in check.json if row["code"] == "journal-absent"]
     assert (finding["severity"], check.exit_code) == ("problem", 1)
     assert not _LOST & {row["code"] for row in check.json}
+    told, *_ = [row for row in diagnoses(whole_cli, tmp_path / "s") if row["code"] == "entries-not-seen"]
+    assert told["mend"] == f"pulsar-admin --store {tmp_path}/s store refresh"
     whole_cli.on(tmp_path / "s", _TERMINATE).ends(3, "ends is unknown: the journal of", "of ledger 272 from entry 0 on")
     for journal in away:
         journal.rename(current / journal.name)

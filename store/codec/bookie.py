@@ -27,6 +27,8 @@ from pulsar_admin.store.proto.bookkeeper_pb2 import CookieFormat
 
 COOKIE_FILE = "VERSION"
 LAST_MARK_FILE = "lastMark"
+PUT_ASIDE = "-before-salvage"
+"""The end of the names that salvage gives what it replaces."""
 LAST_MARK_BYTES = 16
 LAST_ID_FILE = "lastId"
 

@@ -31,7 +31,7 @@ from pyroaring import BitMap64
 
 from pulsar_admin.store import errors
 from pulsar_admin.store.codec import dbledger
-from pulsar_admin.store.codec.bookie import COOKIE_FILE
+from pulsar_admin.store.codec.bookie import COOKIE_FILE, PUT_ASIDE
 from pulsar_admin.store.codec.dbledger import LedgerData, encode_ledgers_row
 from pulsar_admin.store.codec.digest import DIGEST_SIZE, DigestType, master_key
 from pulsar_admin.store.codec.entry import decode_entry
@@ -973,7 +973,7 @@ def _cut(stop: JournalStop) -> Path:
 
 def _keep_part(path: Path, named: str, start: int, size_bytes: int) -> Path:
     """Copy a part of a file beside it; return the path of the copy."""
-    beside = path.with_name(f"{path.name}-{named}-before-salvage")
+    beside = path.with_name(f"{path.name}-{named}{PUT_ASIDE}")
     remove_file(beside)  # left by a salvage that was stopped
     with open_file(path) as file, create_file(beside, like=path.stat()) as kept:
         file.seek(start)

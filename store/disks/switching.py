@@ -15,7 +15,7 @@ from itertools import count
 from pathlib import Path
 
 from pulsar_admin.store import files
-from pulsar_admin.store.codec.bookie import COOKIE_FILE
+from pulsar_admin.store.codec.bookie import COOKIE_FILE, PUT_ASIDE
 from pulsar_admin.store.sources.rocksdb import take_lock
 
 _AT_FDCWD = -100
@@ -113,7 +113,7 @@ def put_aside(file: Path) -> Path:
 
 
 def _kept(database: Path) -> Path:
-    name = f"{database.name}-before-salvage"
+    name = f"{database.name}{PUT_ASIDE}"
     names = (name if number == 1 else f"{name}-{number}" for number in count(1))
     return next(path for path in map(database.with_name, names) if not os.path.lexists(path))
 

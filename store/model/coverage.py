@@ -42,7 +42,7 @@ from pulsar_admin.store.codec.ledgermetadata import (
 )
 from pulsar_admin.store.db.audit_log import Step
 from pulsar_admin.store.db.blocks import HAS_AUTO, TIMES_BYTES, TIMES_VERSION, decode_sums, ledger_key
-from pulsar_admin.store.db.bookies import Bookie, iter_imported_bookies
+from pulsar_admin.store.db.bookies import iter_imported_bookies, merge_bookies
 from pulsar_admin.store.db.copies import has_copies, iter_copies
 from pulsar_admin.store.db.environment import Store, Txn, once
 from pulsar_admin.store.db.files import DIFFERS, FileMode, iter_damage, iter_logs
@@ -73,7 +73,7 @@ from pulsar_admin.store.model.ledgers import (
     missing_ranges,
     read_ledger,
 )
-from pulsar_admin.store.names import INT_MAX, LONG_MAX, FileKind, shell_word
+from pulsar_admin.store.names import INT_MAX, LONG_MAX, shell_word
 from pulsar_admin.store.wording import Answer, counted, listed, plural
 
 if TYPE_CHECKING:
@@ -180,20 +180,26 @@ class AbsentBookies(Struct, frozen=True):
 
 def bring_hint(place: str) -> str:
     """Return a hint with the command that imports one of ``unseen_places``."""
-    is_bookie = not place.startswith((_JOURNAL, _JOURNAL_DISK))
-    first = (
-        "import its disks" if is_bookie else "put its files (*.txn) back" if place.startswith(_JOURNAL) else "import it"
-    )
-    return f"{first}: {bring_command(place)}"
+    what = "put its files (*.txn) back" if place.startswith(_JOURNAL) else "import it"
+    return f"{what if is_journal(place) else 'import its disks'}: {bring_command(place)}"
 
 
 def bring_command(place: str) -> str:
     """Return the command that imports one of ``unseen_places``, a bookie or its journal."""
     if place.startswith(_JOURNAL):
         return "pulsar-admin store refresh"
-    bookie_id = place.removeprefix(_JOURNAL_DISK)
-    disks = "DIR,DIR" if bookie_id == place else "JOURNAL-DIR"
-    return f"pulsar-admin store add bookie {shell_word(bookie_id)}=" + disks
+    disks = "JOURNAL-DIR" if is_journal(place) else "DIR,DIR"
+    return f"pulsar-admin store add bookie {shell_word(bookie_of(place))}=" + disks
+
+
+def bookie_of(place: str) -> str:
+    """Return the id of the bookie of one of ``unseen_places``."""
+    return place.removeprefix(_JOURNAL_DISK).removeprefix(_JOURNAL)
+
+
+def is_journal(place: str) -> bool:
+    """Whether one of ``unseen_places`` is the journal of an imported bookie."""
+    return place != bookie_of(place)
 
 
 def find_absent_bookies(txn: Txn) -> AbsentBookies | None:
@@ -310,7 +316,7 @@ def index_absent_bookies(
     imported = [bookie_id for bookie_id in ids if bookie_id not in left_out]
     if "" in imported:
         txn.delete("state", _BOOKIES_ROW)
-        txn.memo.pop(_split_bookies, None)
+        _forget_bookies(txn)
         return
     named = set(iter_children(txn, COOKIES))
     if members is None:
@@ -322,10 +328,15 @@ def index_absent_bookies(
     fields = {"imported": sorted(imported), "absent": sorted(named.difference(imported))}
     if any(source["kind"] != "bookie" for source in store.info.sources):
         fields["unknown"] = sorted(set(imported) - named)
-    if without_journal:
-        fields["withoutJournal"] = sorted(without_journal)
+    if unlogged := sorted({*without_journal}.intersection(imported)):
+        fields["withoutJournal"] = unlogged
     txn.put("state", _BOOKIES_ROW, json.dumps(fields).encode())
-    txn.memo.pop(_split_bookies, None)
+    _forget_bookies(txn)
+
+
+def _forget_bookies(txn: Txn) -> None:
+    for asked in (_split_bookies, unseen_places):
+        txn.memo.pop(asked, None)
 
 
 # -- which bookies have it --------------------------------------------------------------------------------------------
@@ -1227,27 +1238,18 @@ class AbsentJournals(Struct, frozen=True):
 
 
 def find_absent_journals(txn: Txn) -> AbsentJournals | None:
-    """Return the bookies of a store's sources without a journal; None if all have one, or if no entry can have been only in a journal.
+    """Return the imported bookies whose journal is one of ``unseen_places``; None if no entry can have been only there.
 
     A closed ledger with all its entries lacks nothing, with or without a journal.
     """
-    logs = list(iter_logs(txn))
-    journals, disks = {log.disk for log in logs if log.kind == FileKind.JOURNAL}, {log.disk for log in logs}
-    # One of which no file is catalogued was left out as another cluster's.
-    bookies = (b for b in iter_imported_bookies(txn.store.info, whole=True) if not disks.isdisjoint(_disk_names(b)))
+    unseen = unseen_places(txn)
     absent = tuple(
         ", ".join(map(str, bookie.journal_dirs)) or bookie.name
-        for bookie in bookies
-        if journals.isdisjoint(_disk_names(bookie))
+        for bookie in merge_bookies(iter_imported_bookies(txn.store.info, whole=True))
+        if bookie.bookie_id in unseen
     )
     ledgers = sum(_may_lack_entries(txn, ledger_id) for ledger_id in iter_ledger_ids(txn)) if absent else 0
     return AbsentJournals(absent, ledgers) if ledgers else None
-
-
-def _disk_names(bookie: Bookie) -> Iterator[str]:
-    """Yield the values that ``LogFile.disk`` has for files of the bookie."""
-    yield bookie.bookie_id
-    yield from map(str, bookie.directories)
 
 
 def _may_lack_entries(txn: Txn, ledger_id: int) -> bool:

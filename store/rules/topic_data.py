@@ -11,7 +11,7 @@ from pulsar_admin.store.db.tree import ROW_OF_NODE, find_node, read_node
 from pulsar_admin.store.facts.topics import TopicFacts
 from pulsar_admin.store.model.broken import GONE, find_broken_ledger, find_missing
 from pulsar_admin.store.model.broken_beside import find_unseen_states
-from pulsar_admin.store.model.coverage import bring_hint, count_unseen
+from pulsar_admin.store.model.coverage import bookie_of, bring_command, bring_hint, count_unseen, is_journal
 from pulsar_admin.store.model.cursors import COMPACTION_CURSOR, Cursor, CursorSource
 from pulsar_admin.store.model.ledgers import Ledger, find_ledger, find_times, find_whole, missing_ranges
 from pulsar_admin.store.model.nodes import is_known_node
@@ -313,8 +313,9 @@ def judge_missing(txn: Txn, ledger: Ledger, where: str) -> Iterator[Finding]:
             f"{unseen:,} of its {counted(ledger.entries, 'entry')} may be on {', '.join(bookies)}, which"
             f" {plural(len(bookies), 'is', 'are')} not imported",
             bring_hint(bookies[0]),
+            bring_command(bookies[0]) if is_journal(bookies[0]) else None,
             ledgerId=ledger.ledger_id,
-            bookie=bookies[0],
+            bookie=bookie_of(bookies[0]),
             unseen=unseen,
         )
 
@@ -348,8 +349,9 @@ def _judge_cursor(txn: Txn, topic: Topic, cursor: Cursor, where: str) -> Iterato
             f"the newest entries of its ledger {cursor.info.cursors_ledger_id} may be on {', '.join(absent)}, which"
             f" {plural(len(absent), 'is', 'are')} not imported: its position is not known",
             bring_hint(absent[0]),
+            bring_command(absent[0]) if is_journal(absent[0]) else None,
             **_whose(cursor),
-            bookie=absent[0],
+            bookie=bookie_of(absent[0]),
         )
     elif cursor.source is CursorSource.FALLBACK:
         yield CURSOR_LEDGER_LOST.at(

@@ -8,14 +8,13 @@ index lacks is added by the record of its master key, else its entries are skipp
 from __future__ import annotations
 
 import os
-import re
 import struct
 from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 from pulsar_admin.store.codec import journal
-from pulsar_admin.store.codec.bookie import LAST_MARK_FILE, LogMark
+from pulsar_admin.store.codec.bookie import LAST_MARK_FILE, PUT_ASIDE, LogMark
 from pulsar_admin.store.codec.buffer import Bytes, written_end
 from pulsar_admin.store.codec.entry import RECORD_MAX_BYTES
 from pulsar_admin.store.db.bookies import Bookie, merge_bookies
@@ -38,7 +37,6 @@ _ADD_BYTES = 24  # ids and lastAddConfirmed, which the storage reads
 _LAC_BYTES = 16
 # Records that are not entries have ids below 0; in a journal of an earlier version such an id is damage.
 META_SINCE = {journal.MASTER_KEY_ENTRY_ID: 3, journal.FENCE_ENTRY_ID: 4, journal.EXPLICIT_LAC_ENTRY_ID: 6}
-_MARK = re.compile(rf"{LAST_MARK_FILE}(?:\.\d+)?")
 
 
 def iter_replayed_ledgers(bookie: Bookie, problems: list[str]) -> Iterator[int]:
@@ -192,17 +190,18 @@ def is_first_journal_missing(mark: LogMark, journals: Collection[int]) -> bool:
 
 
 def without_journal(bookies: Iterable[Bookie]) -> set[str]:
-    """Return the ids of the bookies that lack a journal with which a start begins, or of which fewer journal directories were given than
-    the cookie names. Entries that are in no entry log may be in it."""
+    """Return the ids of the bookies that have no journal, lack the one with which a start begins, or of which fewer journal directories
+    were given than the cookie names: entries that are in no entry log may be there. Not one whose mark a salvage put aside: its missing
+    journal is lost."""
     return {bookie.bookie_id for bookie in merge_bookies(bookies) if _lacks_journal(with_own_journals(bookie))}
 
 
 def _lacks_journal(bookie: Bookie) -> bool:
-    marked = any(_MARK.fullmatch(path.name) for current in bookie.ledger_dirs for path in current.iterdir())
+    journals = {path: dict(read_bookie_directory(path).journals) for path in bookie.journal_dirs if path.is_dir()}
+    if any(is_first_journal_missing(mark, journals.get(path, ())) for path, mark in read_marks(bookie, []).items()):
+        return True
     cookie = read_bookie_cookie(bookie)
     if cookie is not None and len(bookie.journal_dirs) < len({*cookie.journal_dirs}):
-        return marked
-    return any(
-        is_first_journal_missing(mark, dict(read_bookie_directory(directory).journals) if directory.is_dir() else ())
-        for directory, mark in read_marks(bookie, []).items()
-    )
+        return True
+    put_aside = (next(path.glob(f"{LAST_MARK_FILE}*{PUT_ASIDE}"), None) for path in bookie.ledger_dirs)
+    return not any(journals.values()) and not any(put_aside)
