@@ -895,7 +895,8 @@ class OpenEnd(Answer, frozen=True):
     ``last_entry_id``: the farthest that one may get: entries between are dropped when the bookies without them answer first.
     ``verdict``: "final": nothing after it was acknowledged, if no disk is an old copy; "damaged": a recovery fails at the damaged entry
     after it, or, where there are ``bookies``, at their damaged last records; "gone": it fails, as ``bookies``, which are not of the
-    cluster, do not answer; "open": ``bookies``, not imported, may have more; "unknown": this store does not know which bookies have what.
+    cluster, do not answer; "open": ``bookies``, ``unseen_places``, may have more; "unknown": this store does not know which bookies
+    have what.
     ``entries_beyond``: how many entries bookies have after the next one, which a recovery that ends there drops; where there are any of
     "final", ``bookies``, not imported, may have that next one. ``needs``: bookies, not imported, without which a recovery fails, since
     another one has a damaged record.

@@ -191,8 +191,8 @@ def is_first_journal_missing(mark: LogMark, journals: Collection[int]) -> bool:
 
 def without_journal(bookies: Iterable[Bookie]) -> set[str]:
     """Return the ids of the bookies that have no journal, lack the one with which a start begins, or of which fewer journal directories
-    were given than the cookie names: entries that are in no entry log may be there. Not one whose mark a salvage put aside: its missing
-    journal is lost."""
+    were given than the cookie names: entries that are in no entry log may be there. Not one whose mark a salvage put aside, nor one with
+    empty directories, as an operator gives for lost disks: their journals are lost."""
     return {bookie.bookie_id for bookie in merge_bookies(bookies) if _lacks_journal(with_own_journals(bookie))}
 
 
@@ -201,6 +201,8 @@ def _lacks_journal(bookie: Bookie) -> bool:
     if any(is_first_journal_missing(mark, journals.get(path, ())) for path, mark in read_marks(bookie, []).items()):
         return True
     cookie = read_bookie_cookie(bookie)
+    if cookie is None and not any(read_bookie_directory(path).logs for path in bookie.ledger_dirs if path.is_dir()):
+        return False
     if cookie is not None and len(bookie.journal_dirs) < len({*cookie.journal_dirs}):
         return True
     put_aside = (next(path.glob(f"{LAST_MARK_FILE}*{PUT_ASIDE}"), None) for path in bookie.ledger_dirs)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from pulsar_admin.store.codec.bookie import Cookie, encode_cookie
+from pulsar_admin.store.codec.bookie import Cookie, LogMark, encode_cookie, encode_last_mark
 from pulsar_admin.store.codec.entrylog import CURRENT_VERSION, EntryLogHeader, encode_header
 from pulsar_admin.store.codec.journal import LATEST_VERSION
 from pulsar_admin.store.codec.journal import encode_header as encode_journal_header
@@ -17,6 +17,7 @@ from pulsar_admin.store.errors import InvalidValue, Refused, SourceNotFound
 from pulsar_admin.store.sources.bookieconf import read_bookie_conf
 from pulsar_admin.store.sources.bookies import find_strangers, group_directories
 from pulsar_admin.store.sources.given_bookies import GivenBookie, find_bookie, parse_bookie
+from pulsar_admin.store.sources.journals import without_journal
 from pulsar_admin.store.sources.layout import read_standalone_layout
 from pulsar_admin.store.sources.nodes import MetadataDirectory
 from pulsar_admin.store.sources.roots import Wanted
@@ -257,3 +258,20 @@ def test_ledgers_of_a_bookie_begin_at_0(monkeypatch: pytest.MonkeyPatch) -> None
     rows = [(key, b"") for key in (*keys, b"short", keys[2] + b"longer")]
     monkeypatch.setattr(index_places, "open_for_reading", lambda *_, **__: nullcontext(rows))
     assert index_places.read_ledger_ids(Path(), []).tolist() == [0, 5, 5]
+
+
+def test_a_journal_that_is_not_here_or_is_lost(tmp_path: Path) -> None:
+    """With a log but no journal it is not here; a mark that was put aside, and empty directories, say that it is lost."""
+    bookie = Bookie("b:1", (tmp_path / "ledgers",), (tmp_path / "journal",))
+    for directory in bookie.directories:
+        directory.mkdir()
+    assert without_journal([bookie]) == set()
+    (tmp_path / "ledgers" / "0.log").write_bytes(b"x")
+    assert without_journal([bookie]) == {"b:1"}
+    (tmp_path / "journal" / "1f.txn").touch()
+    assert without_journal([bookie]) == set()
+    (tmp_path / "ledgers" / "lastMark").write_bytes(encode_last_mark(LogMark(0x20, 512)))
+    assert without_journal([bookie]) == {"b:1"}
+    (tmp_path / "ledgers" / "lastMark").rename(tmp_path / "ledgers" / "lastMark-before-salvage")
+    (tmp_path / "journal" / "1f.txn").unlink()
+    assert without_journal([bookie]) == set()
