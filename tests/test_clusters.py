@@ -25,6 +25,7 @@ from pulsar_admin.store.db.files import LogFile, iter_logs
 from pulsar_admin.store.db.storeinfo import read_store_info
 from pulsar_admin.store.errors import MissingComponent, SourceNotFound
 from pulsar_admin.store.index import build
+from pulsar_admin.store.model.coverage import unseen_places
 from pulsar_admin.store.scan.sources import ListedObject
 from tests.conftest import Cli, CliResult
 from tests.encoders import encode_entry
@@ -325,8 +326,24 @@ def test_without_any_journal_the_cure_of_what_is_not_seen_adds_one(tmp_path: Pat
     disks, path = disks_of("crashed", tmp_path / "disks"), tmp_path / "s"
     words = [word for number in (1, 2, 3) for word in ("--bookie", f"{disks}/bk{number}/ledgers0")]
     cli("--store", path, "store", "import", "cluster", "--zookeeper", disks / "zk", *words).ends(1)
-    rows = [row for row in cli.rows(path, "doctor") if row["code"] == "entries-not-seen"]
-    assert rows[0]["mend"] == "pulsar-admin store add bookie bk0test=JOURNAL-DIR"
+    rows = cli.rows(path, "doctor")
+    for code in ("entries-not-seen", "journal-absent"):
+        told, *_ = (row["mend"] for row in rows if row["code"] == code)
+        assert told == "pulsar-admin store add bookie bk0test=JOURNAL-DIR"
+
+
+def test_journal_directories_of_one_bookie_come_one_after_the_other_in_any_order(tmp_path: Path, cli: Cli) -> None:
+    disks, path = world("chains") / "clean" / "bookie1", tmp_path / "s"
+
+    def unseen() -> list[str]:
+        with open_store(path) as store, store.read() as txn:
+            return [*unseen_places(txn).values()]
+
+    cli("--store", path, "store", "import", "cluster", "--bookie", f"{disks}/hdd0/bk,{disks}/hdd1/bk").ends(0)
+    for drive in ("ssd1", "ssd0"):
+        assert unseen() == ["the journal disk of bookie-b.example"]
+        cli("--store", path, "store", "add", "bookie", f"bookie-b.example={disks}/{drive}/wal").ends(0)
+    assert unseen() == []
 
 
 def test_an_old_copy_of_a_directory_is_not_added_to_its_bookie(disks: Path, tmp_path: Path, cli: Cli) -> None:

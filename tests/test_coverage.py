@@ -505,7 +505,7 @@ def test_a_compacted_ledger_that_an_unseen_cursor_may_name(tmp_path: Path, cli: 
     values[topic.cursor_path("__compaction")] = encode_cursor_info(CursorInfo(150, Position(66, -1)))
     put_values(store, values)
     with open_store(store, writable=True) as opened:
-        opened.write(lambda txn: coverage.index_absent_bookies(opened, txn))
+        opened.write(lambda txn: coverage.index_absent_bookies(opened, txn, (), None, {}))
     rows = cli(*run, "doctor", "--each", 1000, "-o", "jsonl").json_lines
     assert [row["severity"] for row in rows if row["where"] == str(topic)] == ["note"]
     for words in (("run", topic), ("attach", topic, view["ledger"]["ledgerId"])):

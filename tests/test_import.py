@@ -399,11 +399,38 @@ def test_an_import_without_journals_says_what_may_be_missing(tmp_path: Path, cli
     assert [row for row in check.json if row["code"] == "journal-absent"] == []
 
 
-def test_journals_that_are_gone_for_good_are_known_to_be_lost_after_a_salvage(tmp_path: Path, whole_cli: Cli) -> None:
+def _without_journals(tmp_path: Path) -> Path:
     source = scratch_copy("small", "crashed", tmp_path)
     for journal in (source / "bookkeeper" / "current").glob("*.txn"):
         journal.unlink()
+    return source
+
+
+def test_without_a_journal_a_bookie_of_no_cookie_is_told_of(tmp_path: Path, cli: Cli) -> None:
+    source = _without_journals(tmp_path)
+    (source / "bookkeeper" / "current" / "VERSION").unlink()
+    done = cli("--store", tmp_path / "s", "store", "import", "standalone", source)
+    assert f"no journal of {source}/bookkeeper/current: 47 ledgers are open or lack entries" in done.ends(1).stderr
+
+
+def test_a_refresh_looks_for_the_journals_that_an_older_version_did_not_look_for(tmp_path: Path, cli: Cli) -> None:
     store = tmp_path / "s"
+    cli("--store", store, "store", "import", "standalone", _without_journals(tmp_path)).ends(1)
+    with open_store(store, writable=True) as opened:
+        row = json.dumps({"imported": ["127.0.0.1:34299"], "absent": [], "unknown": []}).encode()
+        opened.write(lambda txn: txn.put("state", b"bookies", row))
+
+    def codes() -> set[str]:
+        return {row["code"] for row in cli.rows(store, "store check")}
+
+    assert {"journal-absent", "entries-missing"} <= codes()
+    cli("--store", store, "store", "refresh")
+    assert codes() >= {"journal-absent", "entries-not-seen"}
+    assert not _LOST & codes()
+
+
+def test_journals_that_are_gone_for_good_are_known_to_be_lost_after_a_salvage(tmp_path: Path, whole_cli: Cli) -> None:
+    source, store = _without_journals(tmp_path), tmp_path / "s"
     whole_cli("--store", store, "store", "import", "standalone", source)
     (told,) = [row for row in diagnoses(whole_cli, store) if row["code"] == "bookie-journal-missing"]
     run_printed(whole_cli, f"{told['mend']} --yes")

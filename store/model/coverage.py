@@ -25,7 +25,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import astuple, replace
@@ -73,7 +73,7 @@ from pulsar_admin.store.model.ledgers import (
     missing_ranges,
     read_ledger,
 )
-from pulsar_admin.store.names import INT_MAX, LONG_MAX, shell_word
+from pulsar_admin.store.names import INT_MAX, LONG_MAX, FileKind, shell_word
 from pulsar_admin.store.wording import Answer, counted, listed, plural
 
 if TYPE_CHECKING:
@@ -220,13 +220,8 @@ def unseen_places(txn: Txn) -> Mapping[str, str]:
     As of the last import, refresh or addition.
     """
     kept = _read_bookies_row(txn)
-    unlogged = () if kept is None else kept[3]
-    given = (
-        {bookie.bookie_id for bookie in iter_imported_bookies(txn.store.info) if bookie.journal_dirs}
-        if unlogged
-        else ()
-    )
-    journals = {bookie: f"{_JOURNAL if bookie in given else _JOURNAL_DISK}{bookie}" for bookie in unlogged}
+    unlogged, disks = ((), ()) if kept is None else (kept.unlogged or (), kept.disks)
+    journals = {bookie: f"{_JOURNAL_DISK if bookie in disks else _JOURNAL}{bookie}" for bookie in unlogged}
     return journals | {bookie: bookie for bookie in absent_ids(txn)}
 
 
@@ -240,24 +235,30 @@ def absent_in(txn: Txn, members: Iterable[str]) -> tuple[str, ...]:
 def _split_bookies(txn: Txn) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
     """Return the ids of bookies that are imported, absent (not imported, but may run) and gone (without a cookie)."""
     kept = _read_bookies_row(txn)
-    imported, named, _, _ = ((), (), None, ()) if kept is None else kept
+    imported, named = ((), ()) if kept is None else kept[:2]
     cookies = {*iter_children(txn, COOKIES)} if named else set()
     gone = tuple(bookie for bookie in named if cookies and bookie not in cookies)
     absent = tuple(bookie for bookie in named if bookie not in gone)
     return (imported, absent, gone)
 
 
-def _read_bookies_row(
-    txn: Txn,
-) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...] | None, tuple[str, ...]] | None:
-    """Return (imported, absent, unknown, without journal) as the row says, None without one; raises IndexCorrupt."""
+class _BookiesRow(NamedTuple):
+    imported: tuple[str, ...]
+    absent: tuple[str, ...]
+    unknown: tuple[str, ...] | None
+    unlogged: tuple[str, ...] | None  # None: a version wrote the row that did not look at journals
+    disks: tuple[str, ...]  # those of ``unlogged`` of which a journal directory was not given
 
-    def parse(
-        row: Any,  # Any: JSON
-    ) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...] | None, tuple[str, ...]]:
-        unknown = row.get("unknown")
-        ids = _ids(row["imported"]), _ids(row["absent"])
-        return *ids, None if unknown is None else _ids(unknown), _ids(row.get("withoutJournal", []))
+
+def _read_bookies_row(txn: Txn) -> _BookiesRow | None:
+    """Return what the row says, None without one; raises IndexCorrupt."""
+
+    def parse(row: Any) -> _BookiesRow:  # Any: JSON
+        unknown, unlogged = (
+            None if ids is None else _ids(ids) for ids in (row.get("unknown"), row.get("withoutJournal"))
+        )
+        disks = _ids(row.get("journalsNotGiven", []))
+        return _BookiesRow(_ids(row["imported"]), _ids(row["absent"]), unknown, unlogged, disks)
 
     return txn.read_state(_BOOKIES_ROW, "bookies", parse)
 
@@ -302,15 +303,15 @@ def members_of(path: str, value: bytes) -> frozenset[str]:
 def index_absent_bookies(
     store: Store,
     txn: Txn,
-    left_out: Collection[str] = (),
-    members: Collection[str] | None = None,
-    without_journal: Collection[str] = (),
+    left_out: Collection[str],
+    members: Collection[str] | None,
+    without_journal: Mapping[str, bool],
 ) -> None:
     """Find the absent bookies among those with cookies and in ledgers' ensembles, and write the row of bookies in ``txn``.
 
     If an imported bookie has no id, absent ones cannot be determined, and the row is deleted. ``left_out``: bookies of
     another cluster; ``members``: the sum of ``members_of`` for all ledgers, None: the tree is read for them;
-    ``without_journal``: imported bookies a journal of which, needed by their start, was not imported.
+    ``without_journal``: imported bookies a journal of which, needed by their start, was not imported → whether its directory was not given.
     """
     ids = [bookie.bookie_id for bookie in iter_imported_bookies(store.info)]
     imported = [bookie_id for bookie_id in ids if bookie_id not in left_out]
@@ -328,8 +329,8 @@ def index_absent_bookies(
     fields = {"imported": sorted(imported), "absent": sorted(named.difference(imported))}
     if any(source["kind"] != "bookie" for source in store.info.sources):
         fields["unknown"] = sorted(set(imported) - named)
-    if unlogged := sorted({*without_journal}.intersection(imported)):
-        fields["withoutJournal"] = unlogged
+    fields["withoutJournal"] = sorted(without_journal.keys() & imported)
+    fields["journalsNotGiven"] = [bookie_id for bookie_id in fields["withoutJournal"] if without_journal[bookie_id]]
     txn.put("state", _BOOKIES_ROW, json.dumps(fields).encode())
     _forget_bookies(txn)
 
@@ -1221,6 +1222,7 @@ class AbsentJournals(Struct, frozen=True):
 
     bookies: tuple[str, ...]
     ledgers: int
+    disk: str = ""  # the id of the first bookie of which a journal directory was not given
 
     def text(self) -> str:
         """Return what may be missing, as a sentence."""
@@ -1232,25 +1234,40 @@ class AbsentJournals(Struct, frozen=True):
 
     def hint(self) -> str:
         """Return a hint about how to import the journals."""
-        bookie = next((name for name in self.bookies if "/" not in name), "")
-        if bookie:
-            return f"import its journal directory: pulsar-admin store add bookie {shell_word(bookie)}=DIR"
-        return "copy the bookie's journal files (*.txn) there, then run: pulsar-admin store refresh"
+        first = (
+            "import its journal directory" if self.disk else "copy the bookie's journal files (*.txn) there, then run"
+        )
+        return f"{first}: {self.command()}"
+
+    def command(self) -> str:
+        """Return the command of the hint."""
+        return bring_command((_JOURNAL_DISK if self.disk else _JOURNAL) + self.disk)
 
 
 def find_absent_journals(txn: Txn) -> AbsentJournals | None:
     """Return the imported bookies whose journal is one of ``unseen_places``; None if no entry can have been only there.
 
-    A closed ledger with all its entries lacks nothing, with or without a journal.
+    A closed ledger with all its entries lacks nothing, with or without a journal. Where the row of bookies does not tell, as of one without
+    an id, it is those of which no journal is catalogued.
     """
-    unseen = unseen_places(txn)
-    absent = tuple(
-        ", ".join(map(str, bookie.journal_dirs)) or bookie.name
-        for bookie in merge_bookies(iter_imported_bookies(txn.store.info, whole=True))
-        if bookie.bookie_id in unseen
-    )
+    kept, unseen, absent, disk = _read_bookies_row(txn), unseen_places(txn), [], ""
+    logs = [] if kept is not None and kept.unlogged is not None else [(log.disk, log.kind) for log in iter_logs(txn)]
+    journals, disks = {name for name, kind in logs if kind is FileKind.JOURNAL}, {name for name, _ in logs}
+    for bookie in merge_bookies(iter_imported_bookies(txn.store.info, whole=True)):
+        names = {bookie.bookie_id, *map(str, bookie.directories)}
+        # One of which no file is catalogued was left out as another cluster's.
+        if bookie.bookie_id in unseen or (journals.isdisjoint(names) and not disks.isdisjoint(names)):
+            is_given = bookie.journal_dirs and not unseen.get(bookie.bookie_id, "").startswith(_JOURNAL_DISK)
+            absent.append(", ".join(map(str, bookie.journal_dirs)) if is_given else bookie.name)
+            disk = disk or ("" if is_given else bookie.bookie_id)
     ledgers = sum(_may_lack_entries(txn, ledger_id) for ledger_id in iter_ledger_ids(txn)) if absent else 0
-    return AbsentJournals(absent, ledgers) if ledgers else None
+    return AbsentJournals(tuple(absent), ledgers, disk) if ledgers else None
+
+
+def tells_journals(txn: Txn) -> bool:
+    """Whether the row of bookies, if there is one, tells which lack a journal; an older version's does not."""
+    kept = _read_bookies_row(txn)
+    return kept is None or kept.unlogged is not None
 
 
 def _may_lack_entries(txn: Txn, ledger_id: int) -> bool:

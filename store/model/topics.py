@@ -593,7 +593,7 @@ def _listing(txn: Txn, namespace: NamespaceName) -> str:
 
 COMPACTION, COMPACTED_LEDGER = "__compaction", "CompactedTopicLedger"
 """The cursor of compaction, and its property that names the compacted ledger."""
-_BOOKIES, _NONE_ABSENT, _NO_JOURNAL = b"bookies", b'"absent": []', b'"withoutJournal": ['
+_BOOKIES, _NONE_ABSENT, _NO_JOURNAL = b"bookies", b'"absent": []', b'"withoutJournal": ["'
 """The row of ``store.model.coverage``, and what is in it where no bookie is absent, and where one lacks its journal: in an id quotes are
 escaped."""
 

@@ -122,4 +122,6 @@ def _check_journals(facts: ClusterFacts) -> Iterator[Finding]:
     except IndexCorrupt:
         return  # the catalogue's check tells
     if absent is not None:
-        yield JOURNAL_ABSENT.at("journals", absent.text(), absent.hint(), bookies=list(absent.bookies))
+        yield JOURNAL_ABSENT.at(
+            "journals", absent.text(), absent.hint(), absent.command(), bookies=list(absent.bookies)
+        )

@@ -6,7 +6,8 @@ is not the one registered under its id.
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from operator import itemgetter
+from itertools import takewhile
+from operator import eq, itemgetter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -238,7 +239,8 @@ def with_own_journals(bookie: Bookie) -> Bookie:
 def mark_names(bookie: Bookie) -> dict[Path, str]:
     """Return each journal directory of a bookie, in BookKeeper's order, with the name of its mark in the ledger directories.
 
-    If more directories are given than the cookie names, those without a journal do not count.
+    If more directories are given than the cookie names, those without a journal do not count. Which of the named ones a directory is
+    follows from its path, or else from the order.
     """
     cookie = read_bookie_cookie(bookie)
     named = [] if cookie is None else list(dict.fromkeys(cookie.journal_dirs))
@@ -247,8 +249,23 @@ def mark_names(bookie: Bookie) -> dict[Path, str]:
         directories = [path for path in directories if read_bookie_directory(path).journals]
     places = {(Path(name) / "current").resolve(): number for number, name in enumerate(named)}
     is_single = len(named or directories) == 1
-    numbers = {path: places.get(path.resolve(), number) for number, path in enumerate(directories)}
+    order = [place_in(path, named) for path in directories]
+    if len({number for number in order if number < len(named)}) < len(directories):
+        order = [*range(len(directories))]
+    numbers = {path: places.get(path.resolve(), number) for number, path in zip(order, directories, strict=True)}
     return {path: LAST_MARK_FILE if is_single else f"{LAST_MARK_FILE}.{number}" for path, number in numbers.items()}
+
+
+def place_in(path: Path, named: Sequence[str]) -> int:
+    """Return the number of the directory that shares the most last components with ``path``, the number of all if none shares any."""
+    common = [shared_end(path, Path(name)) for name in named]
+    return common.index(max(common)) if any(common) else len(named)
+
+
+def shared_end(path: Path, named: Path) -> int:
+    """Return how many last components two directories share; ``current`` at the end of ``path`` does not count."""
+    ours = path.parent if path.name == "current" else path
+    return sum(takewhile(bool, map(eq, ours.parts[::-1], named.parts[::-1])))
 
 
 def read_marks(bookie: Bookie, problems: list[str]) -> dict[Path, LogMark]:

@@ -6,8 +6,7 @@ Upstream ``BookieImpl.checkEnvironment`` and ``LegacyCookieValidation``: all dir
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from glob import iglob
-from itertools import chain, takewhile
-from operator import eq
+from itertools import chain
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -17,7 +16,13 @@ from pulsar_admin.store.db.bookies import Bookie, merge_bookies
 from pulsar_admin.store.errors import InvalidValue, MetadataCorrupt, NotWritable, Refused, SourceNotFound, Unsupported
 from pulsar_admin.store.files import read_file
 from pulsar_admin.store.names import shell_word
-from pulsar_admin.store.sources.bookies import identity_of, read_bookie_cookie, read_bookie_directory
+from pulsar_admin.store.sources.bookies import (
+    identity_of,
+    place_in,
+    read_bookie_cookie,
+    read_bookie_directory,
+    shared_end,
+)
 from pulsar_admin.store.wording import Answer, counted
 
 _LEDGER, _JOURNAL, _INDEX = "ledger", "journal", "index"
@@ -102,12 +107,7 @@ def _in_order(paths: tuple[Path, ...], named: Sequence[str]) -> tuple[Path, ...]
     DbLedgerStorage puts a ledger into the directory of the number ``ledger id modulo directories``
     (``getLedgerStorage``).
     """
-
-    def place(path: Path) -> int:
-        common = [_alike(path, Path(name)) for name in named]
-        return common.index(max(common)) if any(common) else len(named)
-
-    places = [place(path) for path in paths]
+    places = [place_in(path, named) for path in paths]
     return (
         paths if len(set(places)) < len(places) else tuple(path for _, path in sorted(zip(places, paths, strict=True)))
     )
@@ -181,7 +181,7 @@ def _by_content(given: GivenBookie, directories: Iterable[Path]) -> Bookie:
 def _role_by_name(path: Path, cookie: Cookie, others: Mapping[str, int]) -> set[str]:
     """Return the role of the directories in ``cookie`` that share the most last components with ``path``, as a set;
     empty if several roles do."""
-    alike = {role: max((_alike(path, Path(name)) for name in names), default=0) for role, names in _named(cookie)}
+    alike = {role: max((shared_end(path, Path(name)) for name in names), default=0) for role, names in _named(cookie)}
     roles = {role for role, common in alike.items() if common and common == max(alike.values())}
     return roles if len(roles) == 1 else set()
 
@@ -197,12 +197,6 @@ def _named(cookie: Cookie) -> list[tuple[str, tuple[str, ...]]]:
     """Return (role, directories in the cookie) for each role; ledger directories do not count as index directories."""
     indexes = tuple(name for name in cookie.index_dirs or () if name not in cookie.ledger_dirs)
     return [(_LEDGER, cookie.ledger_dirs), (_JOURNAL, cookie.journal_dirs), (_INDEX, indexes)]
-
-
-def _alike(path: Path, named: Path) -> int:
-    """Return how many last components two directories share; ``current`` at the end of ``path`` does not count."""
-    ours = path.parent if path.name == "current" else path
-    return sum(takewhile(bool, map(eq, ours.parts[::-1], named.parts[::-1])))
 
 
 def _inside(path: Path) -> str:

@@ -189,21 +189,32 @@ def is_first_journal_missing(mark: LogMark, journals: Collection[int]) -> bool:
     )
 
 
-def without_journal(bookies: Iterable[Bookie]) -> set[str]:
+def without_journal(bookies: Iterable[Bookie]) -> dict[str, bool]:
     """Return the ids of the bookies that have no journal, lack the one with which a start begins, or of which fewer journal directories
-    were given than the cookie names: entries that are in no entry log may be there. Not one whose mark a salvage put aside, nor one with
-    empty directories, as an operator gives for lost disks: their journals are lost."""
-    return {bookie.bookie_id for bookie in merge_bookies(bookies) if _lacks_journal(with_own_journals(bookie))}
+    were given than the cookie names → whether one was not given: entries that are in no entry log may be there. Not one whose mark a
+    salvage put aside, nor one with empty directories, as an operator gives for lost disks: their journals are lost."""
+    return {
+        bookie.bookie_id: not bookie.journal_dirs or _lacks_directory(bookie)
+        for bookie in merge_bookies(bookies)
+        if _lacks_journal(with_own_journals(bookie))
+    }
+
+
+def _lacks_directory(bookie: Bookie) -> bool:
+    cookie = read_bookie_cookie(bookie)
+    return cookie is not None and len(bookie.journal_dirs) < len({*cookie.journal_dirs})
 
 
 def _lacks_journal(bookie: Bookie) -> bool:
+    marks = read_marks(bookie, [])  # first: a bookie that runs moves them on, and keeps some journals before them
     journals = {path: dict(read_bookie_directory(path).journals) for path in bookie.journal_dirs if path.is_dir()}
-    if any(is_first_journal_missing(mark, journals.get(path, ())) for path, mark in read_marks(bookie, []).items()):
+    if any(is_first_journal_missing(mark, journals.get(path, ())) for path, mark in marks.items()):
         return True
-    cookie = read_bookie_cookie(bookie)
-    if cookie is None and not any(read_bookie_directory(path).logs for path in bookie.ledger_dirs if path.is_dir()):
+    if read_bookie_cookie(bookie) is None and not any(
+        read_bookie_directory(path).logs for path in bookie.ledger_dirs if path.is_dir()
+    ):
         return False
-    if cookie is not None and len(bookie.journal_dirs) < len({*cookie.journal_dirs}):
+    if _lacks_directory(bookie):
         return True
     put_aside = (next(path.glob(f"{LAST_MARK_FILE}*{PUT_ASIDE}"), None) for path in bookie.ledger_dirs)
     return not any(journals.values()) and not any(put_aside)

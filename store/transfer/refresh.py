@@ -60,7 +60,12 @@ from pulsar_admin.store.index.rebuild import (
 )
 from pulsar_admin.store.index.unserved import has_moved, index_unserved
 from pulsar_admin.store.model.copy_age import find_as_of, put_as_of, put_refreshed
-from pulsar_admin.store.model.coverage import find_absent_bookies, find_underreplicated, index_absent_bookies
+from pulsar_admin.store.model.coverage import (
+    find_absent_bookies,
+    find_underreplicated,
+    index_absent_bookies,
+    tells_journals,
+)
 from pulsar_admin.store.model.references import count_wrong_owners, index_owners
 from pulsar_admin.store.scan.ledgers_map import read_ledger_sizes
 from pulsar_admin.store.sources import cluster
@@ -265,7 +270,7 @@ def refresh_store(
             _finish(store, txn, options, result, tree)
         else:
             _put_tree_facts(txn, tree)
-            if marks_moved:
+            if marks_moved or not tells_journals(txn):
                 _index_bookies(store, txn)
         if as_of is not None:
             put_as_of(txn, as_of)

@@ -265,13 +265,13 @@ def test_a_journal_that_is_not_here_or_is_lost(tmp_path: Path) -> None:
     bookie = Bookie("b:1", (tmp_path / "ledgers",), (tmp_path / "journal",))
     for directory in bookie.directories:
         directory.mkdir()
-    assert without_journal([bookie]) == set()
+    assert without_journal([bookie]) == {}
     (tmp_path / "ledgers" / "0.log").write_bytes(b"x")
-    assert without_journal([bookie]) == {"b:1"}
+    assert without_journal([bookie]) == {"b:1": False}
     (tmp_path / "journal" / "1f.txn").touch()
-    assert without_journal([bookie]) == set()
+    assert without_journal([bookie]) == {}
     (tmp_path / "ledgers" / "lastMark").write_bytes(encode_last_mark(LogMark(0x20, 512)))
-    assert without_journal([bookie]) == {"b:1"}
+    assert without_journal([bookie]) == {"b:1": False}
     (tmp_path / "ledgers" / "lastMark").rename(tmp_path / "ledgers" / "lastMark-before-salvage")
     (tmp_path / "journal" / "1f.txn").unlink()
-    assert without_journal([bookie]) == set()
+    assert without_journal([bookie]) == {}
