@@ -322,8 +322,8 @@ def underreplicated(app: App) -> Result:
     """List ledgers with entries on fewer bookies than their write quorum.
 
     SHORT: entries that an imported bookie should have but lacks, or has only damaged. LOWEST: the copies of the worst
-    entry. LOST: entries on no bookie. UNKNOWN: entries on bookies that were not imported. For a ledger that is still
-    open, only entries that are known to be acknowledged count.
+    entry. LOST: entries on no bookie. UNKNOWN: entries that bookies or journals which were not imported may have. For
+    a ledger that is still open, only entries that are known to be acknowledged count.
     """
     shortfalls = app.api.underreplicated()
     app.problems(len(shortfalls))
@@ -336,7 +336,7 @@ def _shortfall_text(found: Iterable[UnderReplicated]) -> str:
     rows = [*found]
     lost, short, unknown = (sum(getattr(row, name) for row in rows) for name in ("lost", "short", "unknown"))
     texts = [f"{counted(lost, 'entry')} lost", f"{short - lost:,} with too few copies"]
-    texts += [f"{unknown:,} that a bookie which is not imported should have"] * bool(unknown)
+    texts += [f"{unknown:,} that a bookie or journal which is not imported may have"] * bool(unknown)
     return f"{counted(len(rows), 'ledger')}: {', '.join(texts)}" + "; see: pulsar-admin ledgers missing" * bool(lost)
 
 

@@ -330,6 +330,8 @@ def test_without_any_journal_the_cure_of_what_is_not_seen_adds_one(tmp_path: Pat
     for code in ("entries-not-seen", "journal-absent"):
         told, *_ = (row["mend"] for row in rows if row["code"] == code)
         assert told == "pulsar-admin store add bookie bk0test=JOURNAL-DIR"
+    told = cli("--store", path, "ledgers", "underreplicated").ends(1).stderr
+    assert "0 with too few copies, 920 that a bookie or journal which is not imported may have" in told
 
 
 def test_journal_directories_of_one_bookie_come_one_after_the_other_in_any_order(tmp_path: Path, cli: Cli) -> None:

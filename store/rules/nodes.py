@@ -72,7 +72,8 @@ JOURNAL_ABSENT = _JOURNALS.row(
     "A bookie replays its journal when it starts; without it these entries are lost.",
     "pulsar-admin store refresh",
     "Copy the journal directory (`*.txn`), then refresh, or add it with `store add bookie`. If it is lost for good, `store salvage` puts "
-    "the mark aside that points into it; a refresh then calls lost what only the journal had.",
+    "the mark aside that points into it; a refresh, or `store add bookie` with an empty directory in a `--bookie-conf` if none was given, "
+    "then calls lost what only the journal had.",
     "Back up journal and ledger directories together.",
 )
 
