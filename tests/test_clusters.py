@@ -330,6 +330,9 @@ def test_without_any_journal_the_cure_of_what_is_not_seen_adds_one(tmp_path: Pat
     for code in ("entries-not-seen", "journal-absent"):
         told, *_ = (row["mend"] for row in rows if row["code"] == code)
         assert told == "pulsar-admin store add bookie bk0test=JOURNAL-DIR"
+    cli("--store", path, "bookies", "rename", "bk1test", "other", "--yes").ends(0)
+    (told,) = (row["message"] for row in cli.rows(path, "doctor") if row["code"] == "journal-absent")
+    assert "no journal of bk0test, bk2test, other: 42 ledgers" in told
     told = cli("--store", path, "ledgers", "underreplicated").ends(1).stderr
     assert "0 with too few copies, 920 that a bookie or journal which is not imported may have" in told
 

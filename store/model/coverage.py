@@ -1260,6 +1260,9 @@ def find_absent_journals(txn: Txn) -> AbsentJournals | None:
             is_given = bookie.journal_dirs and not unseen.get(bookie.bookie_id, "").startswith(_JOURNAL_DISK)
             absent.append(", ".join(map(str, bookie.journal_dirs)) if is_given else bookie.name)
             disk = disk or ("" if is_given else bookie.bookie_id)
+    # The sources have the id that a bookie had before a change renamed it.
+    ids = {bookie.bookie_id for bookie in iter_imported_bookies(txn.store.info)}
+    absent += [bookie_id for bookie_id, place in unseen.items() if is_journal(place) and bookie_id not in ids]
     ledgers = sum(_may_lack_entries(txn, ledger_id) for ledger_id in iter_ledger_ids(txn)) if absent else 0
     return AbsentJournals(tuple(absent), ledgers, disk) if ledgers else None
 
