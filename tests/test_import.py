@@ -390,6 +390,8 @@ def test_an_import_without_journals_says_what_may_be_missing(tmp_path: Path, cli
     told, *_ = [row for row in diagnoses(whole_cli, tmp_path / "s") if row["code"] == "entries-not-seen"]
     assert told["mend"] == f"pulsar-admin --store {tmp_path}/s store refresh"
     whole_cli.on(tmp_path / "s", _TERMINATE).ends(3, "ends is unknown: the journal of", "of ledger 272 from entry 0 on")
+    told = "policies of public/default are unknown: what ledger 227 may have from entry 0 on not seen"
+    whole_cli.on(tmp_path / "s", "topicPolicies get-retention public/default/plain").ends(6, told, "store refresh")
     for journal in away:
         journal.rename(current / journal.name)
     (told,) = [row for row in diagnoses(whole_cli, tmp_path / "s") if row["code"] == "journal-absent"]
@@ -404,6 +406,17 @@ def _without_journals(tmp_path: Path) -> Path:
     for journal in (source / "bookkeeper" / "current").glob("*.txn"):
         journal.unlink()
     return source
+
+
+def test_a_recovery_says_that_a_journal_may_have_more(tmp_path: Path, cli: Cli) -> None:
+    store, disks = tmp_path / "s", _without_journals(tmp_path) / "bookkeeper"
+    cli("--store", store, "store", "import", "cluster", "--bookie", disks)
+    told = cli("--store", store, "store", "recover", "--dry-run").stdout
+    assert (
+        "entries that only the journal disk of 127.0.0.1:34299 has are not seen: the rebuilt metadata ends ledgers"
+        in told
+    )
+    assert "import it: pulsar-admin" in told
 
 
 def test_without_a_journal_a_bookie_of_no_cookie_is_told_of(tmp_path: Path, cli: Cli) -> None:

@@ -75,15 +75,15 @@ def _read(txn: Txn, namespace: NamespaceName, names: tuple[TopicName, ...]) -> P
 
 
 def _check_end(txn: Txn, topic: Topic) -> None:
-    """Raise MetadataCorrupt if an open ledger at the end of ``topic`` may have events on bookies that are not imported."""
+    """Raise MetadataCorrupt if an open ledger at the end of ``topic`` may have events on bookies, or in journals, that are not imported."""
     if not topic.ledgers or not topic.ledgers[-1].is_open:
         return
     from pulsar_admin.store.model.broken import find_broken_ledger
-    from pulsar_admin.store.model.coverage import find_absent_bookies
+    from pulsar_admin.store.model.coverage import bring_hint
 
-    broken, absent = find_broken_ledger(txn, topic, topic.ledgers[-1]), find_absent_bookies(txn)
-    if broken is not None and absent is not None and (unseen := broken.not_seen()):
-        error = NotSeen(unseen, hint=absent.hint())
+    broken = find_broken_ledger(txn, topic, topic.ledgers[-1])
+    if broken is not None and broken.bookies and (unseen := broken.not_seen()):
+        error = NotSeen(unseen, hint=bring_hint(broken.bookies[0]))
         raise _unknown(topic.name.namespace, error) from error
 
 

@@ -19,7 +19,7 @@ from pulsar_admin.store.facts import Unknown
 from pulsar_admin.store.facts.indexes import NOT_INDEXED
 from pulsar_admin.store.facts.trees import check_seen
 from pulsar_admin.store.facts.unlisted import UnlistedLedgers
-from pulsar_admin.store.model.coverage import AbsentBookies, find_absent_bookies
+from pulsar_admin.store.model.coverage import bring_hint, find_absent_bookies, unseen_places
 from pulsar_admin.store.model.ledgers import iter_indexed_ids, sorted_ledger_ids
 from pulsar_admin.store.model.topics import iter_topics, read_topic
 from pulsar_admin.store.names import TopicName, parse_topic
@@ -34,7 +34,7 @@ from pulsar_admin.store.recovery.from_ledgers import (
     read_survey,
 )
 from pulsar_admin.store.recovery.rolling import plan_rolling
-from pulsar_admin.store.wording import counted, plural
+from pulsar_admin.store.wording import counted, listed, plural
 
 
 class MetadataCondition(Struct, frozen=True):
@@ -133,7 +133,7 @@ def plan_recovery(
                 f"the metadata lists {counted(condition.listed, 'ledger')}: this is not a copy of bookies alone",
                 hint="use level B, which keeps the listed ledgers, or a store imported from the bookies alone",
             )
-        return _summed(_from_bookies(sources, names, probable=probable), "C", condition, survey, None)
+        return _summed(txn, _from_bookies(sources, names, probable=probable), "C", condition, survey)
     if wanted == "A":
         plan = plan_from_ledgers(sources, survey)
         survey.passed_over.update(_undecodable_topics(txn))
@@ -143,7 +143,7 @@ def plan_recovery(
         condition = replace(condition, leftovers=())  # they are also created again
     if not plan.steps:
         return _nothing(txn, condition, survey, wanted)
-    return _summed(plan, wanted, condition, survey, find_absent_bookies(txn))
+    return _summed(txn, plan, wanted, condition, survey)
 
 
 def plan_renaming(sources: Sources, names: Path, *, probable: bool) -> Plan:
@@ -325,9 +325,7 @@ def _named(names: Sequence[object]) -> str:
     return ", ".join(map(str, names[:_NAMED])) + (" …" if len(names) > _NAMED else "")
 
 
-def _summed(
-    plan: Plan, level: str, condition: MetadataCondition, survey: LedgerSurvey, absent: AbsentBookies | None
-) -> Plan:
+def _summed(txn: Txn, plan: Plan, level: str, condition: MetadataCondition, survey: LedgerSurvey) -> Plan:
     """Return the plan with a first part that counts the others, and with the next steps."""
     counts = Counter[str]()
     for part in plan.parts:
@@ -339,10 +337,15 @@ def _summed(
     assert isinstance(plan.parts, Packed)  # not copied: of millions of ledgers it is the most of a plan
     plan.parts.put_first(ChangePart(resource=_METADATA, after={**after, **made, **left}))
     again = (_AGAIN.format(counted(len(condition.younger), "ledger")),) if level == "A" and condition.younger else ()
+    absent, places = find_absent_bookies(txn), sorted(unseen_places(txn).values())
+    what = f"entries that only {listed(places)} {plural(len(places), 'has', 'have')} are not seen"
     unseen = (
-        ()
-        if absent is None
-        else (f"{absent.text()}: the rebuilt metadata ends ledgers before them. First {absent.hint()}",)
+        (
+            f"{what if absent is None else absent.text()}: the rebuilt metadata ends ledgers before them. First "
+            f"{bring_hint(places[0]) if absent is None else absent.hint()}",
+        )
+        if places
+        else ()
     )
     return replace(plan, warnings=(*unseen, *plan.warnings, *_left_out(condition, survey, level), *again, NEXT))
 
