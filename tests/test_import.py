@@ -392,6 +392,11 @@ def test_an_import_without_journals_says_what_may_be_missing(tmp_path: Path, cli
     whole_cli.on(tmp_path / "s", _TERMINATE).ends(3, "ends is unknown: the journal of", "of ledger 272 from entry 0 on")
     told = "policies of public/default are unknown: what ledger 227 may have from entry 0 on not seen"
     whole_cli.on(tmp_path / "s", "topicPolicies get-retention public/default/plain").ends(6, told, "store refresh")
+    told = whole_cli.on(tmp_path / "s", "topics why public/default/fresh -s crash-holes").ends(1).stdout
+    assert (
+        f"$ pulsar-admin --store {tmp_path}/s store refresh"
+        in told.partition("TTL and the quotas in force are unknown")[2]
+    )
     for journal in away:
         journal.rename(current / journal.name)
     (told,) = [row for row in diagnoses(whole_cli, tmp_path / "s") if row["code"] == "journal-absent"]

@@ -19,7 +19,7 @@ from pulsar_admin.store.errors import MetadataCorrupt, StoreError
 from pulsar_admin.store.facts import Fact, Unknown, backlogs, fact, known, transactions
 from pulsar_admin.store.model.broken import NOT_SEEN, BrokenLedger, find_broken
 from pulsar_admin.store.model.broken_beside import find_unseen_states
-from pulsar_admin.store.model.coverage import AbsentBookies, find_absent_bookies
+from pulsar_admin.store.model.coverage import is_journal, unseen_places
 from pulsar_admin.store.model.cursors import (
     COMPACTION_CURSOR,
     DEDUP_CURSOR,
@@ -587,9 +587,9 @@ class TopicFacts:
         return tuple((rank + first, rank + last + 1) for rank, lost in places for first, last in lost)
 
     @fact
-    def absent_bookies(self) -> AbsentBookies | None:
-        """The bookies that the metadata names and that are not imported."""
-        return find_absent_bookies(self.reader.txn)
+    def unseen_places(self) -> tuple[str, ...]:
+        """The bookies that the metadata names and that are not imported, then the journals that are not."""
+        return tuple(sorted(unseen_places(self.reader.txn).values(), key=lambda place: (is_journal(place), place)))
 
     @fact
     def coordinated(self) -> Mapping[TxnId, OpenTransaction]:

@@ -499,12 +499,12 @@ def _ttl_unknown(facts: SubscriptionFacts) -> Iterator[Evidence]:
     if not facts.pending:
         return
     if isinstance(ttl, Unknown):
-        absent = facts.of.absent_bookies
+        places = facts.of.unseen_places
         if ttl.is_unseen:  # else that is why no broker loads the topic
             yield here(
                 f"The TTL and the quotas in force are unknown: {ttl.why}.",
                 {"error": ttl.code},
-                "" if absent is None else absent.hint().rpartition(": ")[2],
+                bring_command(places[0]) if places else "",
             )
         return
     for fact in (facts.overdue, facts.future_dated, facts.ttl_conflict):
