@@ -311,7 +311,7 @@ def _check_files(facts: DeepFacts) -> Iterator[Finding]:
             f"{counted(len(live), 'file')} written to since, read to where the import ended" if live else "",
             f"{counted(len(gone), 'file')} gone or changed" if gone else "",
         ]
-        hint = "run `pulsar-admin store refresh` first"
+        hint = "restore the files, or continue without them: pulsar-admin store refresh --forget"
         if live:
             hint = "to compare every file, stop the processes that write, run `pulsar-admin store refresh`, then check again"
         evidence = Evidence(
@@ -321,6 +321,7 @@ def _check_files(facts: DeepFacts) -> Iterator[Finding]:
             {"read": len(logs), "live": len(live), "gone": len(gone), "ledgers": len(left)},
             hint,
             Severity.NOTE if live else None,
+            "pulsar-admin store refresh --forget" if gone else None,  # without --forget it keeps them
         )
         yield NOT_CHECKED.found(evidence)
 

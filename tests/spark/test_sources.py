@@ -326,6 +326,8 @@ def test_an_object_that_a_store_reads_and_that_is_not_as_it_was(
     assert f"{log.as_uri()} is {said}; it held" in cli.on(store, "ledgers verify").stdout
     deep = cli.on(store, "store check --deep")
     assert (deep.exit_code, "1 file gone or changed" in deep.stdout) == (1, True)
+    (found,) = (row for row in cli.on(store, "doctor --deep -o json").json if row["code"] == "not-checked")
+    assert found["mend"].endswith("store refresh --forget")  # without --forget it changes nothing
 
 
 def test_a_refresh_lists_a_bucket_again(cli: Cli, tmp_path: Path) -> None:
