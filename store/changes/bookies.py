@@ -8,17 +8,16 @@ record which bookie a file belongs to.
 
 import json
 import re
-from collections.abc import Iterator
 
 from msgspec.structs import replace
 
 from pulsar_admin.store.changes.plan import ChangeKind, ChangePart, Plan, delete_step, put_value_step
 from pulsar_admin.store.codec import ledgermetadata
-from pulsar_admin.store.codec.bookie import Cookie, decode_cookie, encode_cookie
-from pulsar_admin.store.db.audit_log import Step, iter_changes
+from pulsar_admin.store.codec.bookie import decode_cookie, encode_cookie
+from pulsar_admin.store.db.audit_log import Step
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.files import iter_logs, log_step
-from pulsar_admin.store.db.tree import decode_node, find_node, iter_nodes, tree_key
+from pulsar_admin.store.db.tree import find_node, iter_nodes
 from pulsar_admin.store.errors import AlreadyExists, InvalidValue, Refused, ResourceNotFound, StoreError
 from pulsar_admin.store.facts.under_replication import MARKS
 from pulsar_admin.store.model.coverage import members_of, renamed_row
@@ -114,29 +113,3 @@ def plan_rename(txn: Txn, old: str, new: str, now_ms: int) -> Plan:
         f"a bookie that runs as {old} keeps that name: stop it before you export the metadata",
     )
     return Plan(RENAME, txn.id, tuple(steps), (part,), warnings=warnings)
-
-
-# -- what a change renamed --------------------------------------------------------------------------------------------
-
-
-def iter_renamed(txn: Txn) -> Iterator[tuple[str, Cookie]]:
-    """Yield (id at import, present cookie) of each bookie that was renamed in this store and not renamed back.
-
-    Read from the audit log, which also has undos. Cookies cannot identify a bookie: directories have the same names on
-    every host.
-    """
-    ids: dict[str, str] = {}
-    prefix = tree_key(f"{ledgermetadata.COOKIES}/")
-    for change in iter_changes(txn):
-        steps = [step for step in change.steps if step.database == "tree" and step.key.startswith(prefix)]
-        gone = [decode_node(step.key, step.before)[0] for step in steps if step.before and step.after is None]
-        made = [decode_node(step.key, step.after)[0] for step in steps if step.before is None and step.after]
-        # A rename, or its undo: no other change deletes one cookie and creates another.
-        if len(gone) == len(made) == 1:
-            old, new = (path.removeprefix(f"{ledgermetadata.COOKIES}/") for path in (*gone, *made))
-            ids[next((first for first, now in ids.items() if now == old), old)] = new
-    for first, now in ids.items():
-        node = find_node(txn, f"{ledgermetadata.COOKIES}/{now}")
-        # After an undo the bookie has its first id again.
-        if node is not None and find_node(txn, f"{ledgermetadata.COOKIES}/{first}") is None:
-            yield first, decode_cookie(node.value, node.path)

@@ -9,8 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from pulsar_admin.store.codec.bookie import Cookie, decode_cookie
+from pulsar_admin.store.codec.ledgermetadata import COOKIES
+from pulsar_admin.store.db.audit_log import iter_changes
+from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.storeinfo import StoreInfo
+from pulsar_admin.store.db.tree import decode_node, find_node, tree_key
 
 
 class Bookie(Struct, frozen=True):
@@ -95,3 +101,37 @@ def iter_imported_bookies(info: StoreInfo, *, whole: bool = False) -> Iterator[B
     """Yield the imported bookies in the order of the sources; with ``whole`` only those that were imported completely."""
     sources = (source for source in info.sources if not (whole and UNFINISHED in source))
     return (decode_bookie(row) for source in sources for row in source.get("bookies", ()))
+
+
+# -- what a change renamed ----------------------------------------------------------------------------------------------
+
+
+def iter_renamed(txn: Txn) -> Iterator[tuple[str, Cookie]]:
+    """Yield (id at import, present cookie) of each bookie that was renamed in this store and not renamed back.
+
+    Read from the audit log, which also has undos. Cookies cannot identify a bookie: directories have the same names on
+    every host.
+    """
+    ids: dict[str, str] = {}
+    prefix = tree_key(f"{COOKIES}/")
+    for change in iter_changes(txn):
+        steps = [step for step in change.steps if step.database == "tree" and step.key.startswith(prefix)]
+        gone = [decode_node(step.key, step.before)[0] for step in steps if step.before and step.after is None]
+        made = [decode_node(step.key, step.after)[0] for step in steps if step.before is None and step.after]
+        # A rename, or its undo: no other change deletes one cookie and creates another.
+        if len(gone) == len(made) == 1:
+            old, new = (path.removeprefix(f"{COOKIES}/") for path in (*gone, *made))
+            ids[next((first for first, now in ids.items() if now == old), old)] = new
+    for first, now in ids.items():
+        node = find_node(txn, f"{COOKIES}/{now}")
+        # After an undo the bookie has its first id again.
+        if node is not None and find_node(txn, f"{COOKIES}/{first}") is None:
+            yield first, decode_cookie(node.value, node.path)
+
+
+def iter_present_bookies(txn: Txn, *, whole: bool = False) -> Iterator[Bookie]:
+    """Yield the imported bookies as ``iter_imported_bookies``, those that were renamed in this store under their new ids."""
+    renamed = dict(iter_renamed(txn))
+    for bookie in iter_imported_bookies(txn.store.info, whole=whole):
+        now = renamed.get(bookie.bookie_id)
+        yield bookie if now is None else replace(bookie, bookie_id=now.bookie_id)

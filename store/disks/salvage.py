@@ -37,7 +37,7 @@ from pulsar_admin.store.codec.digest import DIGEST_SIZE, DigestType, master_key
 from pulsar_admin.store.codec.entry import decode_entry
 from pulsar_admin.store.codec.entrylog import MAP_OFFSET_BYTES, MAP_OFFSET_PLACE, encode_location
 from pulsar_admin.store.codec.ledgermetadata import LedgerState
-from pulsar_admin.store.db.bookies import Bookie, iter_imported_bookies
+from pulsar_admin.store.db.bookies import Bookie, iter_imported_bookies, iter_renamed
 from pulsar_admin.store.db.entry_files import EntryFiles
 from pulsar_admin.store.db.environment import Store, Txn, once
 from pulsar_admin.store.db.files import iter_logs
@@ -681,6 +681,13 @@ def plan_salvage(store: Store, bookie: Bookie, *, collected: bool = False) -> Sa
     cookies = _lost_cookies(bookie, storages)
     files = files_of(bookie)
     with store.read() as txn:
+        for old, cookie in iter_renamed(txn):
+            if old == bookie.bookie_id:
+                raise errors.Refused(
+                    f"bookie {old} is {cookie.bookie_id} in the metadata since it was renamed, and its directories still say {old}",
+                    hint="write their VERSION files first: pulsar-admin store export bookie DIR,DIR",
+                    bookie=old,
+                )
         for stranger in find_strangers(txn, [bookie]):
             raise errors.Refused(
                 f"{stranger.reason}; what it should contain is unknown",

@@ -16,7 +16,7 @@ from pulsar_admin.store.aliases import Array
 from pulsar_admin.store.codec.ledgermetadata import LEDGERS_ROOT, ledger_id_of_path, ledger_path
 from pulsar_admin.store.db import unserved
 from pulsar_admin.store.db.blocks import BLOCK_HEADER, FILES, Block, ledger_key, ledger_of_key
-from pulsar_admin.store.db.bookies import Bookie, iter_imported_bookies
+from pulsar_admin.store.db.bookies import Bookie, iter_imported_bookies, iter_present_bookies
 from pulsar_admin.store.db.copies import has_copies, iter_copies, iter_copy_keys
 from pulsar_admin.store.db.environment import Store, Txn
 from pulsar_admin.store.db.files import FileMode, LogFile, iter_damage, iter_logs
@@ -118,7 +118,7 @@ def _located(
     doubted, misled, unread = unserved.read_misled_bookies(txn), set[str](), set[int]()
     unknown: dict[str, set[int]] = {}
     with_rows = unserved.files_with_rows(txn, unserved.UNSERVED) | unserved.files_with_rows(txn, unserved.FAILING)
-    for bookie in iter_imported_bookies(store.info, whole=True):
+    for bookie in iter_present_bookies(txn, whole=True):
         if records.get(bookie.bookie_id):
             ids = (ledger_id_of_path(path) for path in iter_paths(txn, f"{LEDGERS_ROOT}/"))
             is_doubted = verify or bookie.bookie_id in doubted

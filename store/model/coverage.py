@@ -42,7 +42,7 @@ from pulsar_admin.store.codec.ledgermetadata import (
 )
 from pulsar_admin.store.db.audit_log import Step
 from pulsar_admin.store.db.blocks import HAS_AUTO, TIMES_BYTES, TIMES_VERSION, decode_sums, ledger_key
-from pulsar_admin.store.db.bookies import iter_imported_bookies, merge_bookies
+from pulsar_admin.store.db.bookies import iter_imported_bookies, iter_present_bookies, merge_bookies
 from pulsar_admin.store.db.copies import has_copies, iter_copies
 from pulsar_admin.store.db.environment import Store, Txn, once
 from pulsar_admin.store.db.files import DIFFERS, FileMode, iter_damage, iter_logs
@@ -313,7 +313,7 @@ def index_absent_bookies(
     another cluster; ``members``: the sum of ``members_of`` for all ledgers, None: the tree is read for them;
     ``without_journal``: imported bookies a journal of which, needed by their start, was not imported → whether its directory was not given.
     """
-    ids = [bookie.bookie_id for bookie in iter_imported_bookies(store.info)]
+    ids = [bookie.bookie_id for bookie in iter_present_bookies(txn)]
     imported = [bookie_id for bookie_id in ids if bookie_id not in left_out]
     if "" in imported:
         txn.delete("state", _BOOKIES_ROW)

@@ -25,7 +25,7 @@ from pulsar_admin.store.codec.bookie import (
 from pulsar_admin.store.codec.entrylog import log_id_of
 from pulsar_admin.store.codec.journal import journal_id_of
 from pulsar_admin.store.codec.ledgermetadata import COOKIES, INSTANCE_ID, decode_members, ledger_id_of_path
-from pulsar_admin.store.db.bookies import Bookie
+from pulsar_admin.store.db.bookies import Bookie, iter_renamed
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.tree import find_node, iter_nodes
 from pulsar_admin.store.errors import MetadataCorrupt, StoreError, Unsupported
@@ -152,6 +152,7 @@ def find_strangers(txn: Txn, bookies: Sequence[Bookie]) -> list[Stranger]:
         node.path.removeprefix(f"{COOKIES}/"): identity_of(find_cookie(node.value, node.path))
         for node in iter_nodes(txn, f"{COOKIES}/")
     }
+    registered |= {first: identity_of(replace(now, bookie_id=first)) for first, now in iter_renamed(txn)}
     cookies = {bookie: read_bookie_cookie(bookie) for bookie in bookies}
     others = {bookie: _other_instance(cookie, instance_id) for bookie, cookie in cookies.items() if cookie is not None}
     reasons = {

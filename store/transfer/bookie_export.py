@@ -16,11 +16,10 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pulsar_admin.store.changes.bookies import iter_renamed
 from pulsar_admin.store.changes.plan import ChangeKind, ChangePart, Plan, apply_plan, put_value_step
 from pulsar_admin.store.codec import ledgermetadata
 from pulsar_admin.store.codec.bookie import COOKIE_FILE, decode_cookie, encode_cookie
-from pulsar_admin.store.db.bookies import Bookie
+from pulsar_admin.store.db.bookies import Bookie, iter_renamed
 from pulsar_admin.store.db.entry_files import EntryFiles
 from pulsar_admin.store.db.environment import Store, Txn
 from pulsar_admin.store.db.own_ledgers import find_placed, put_placed

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from pulsar_admin.store.codec.entrylog import HEADER_BYTES, decode_header
 from pulsar_admin.store.db.blocks import Block, ledger_key
-from pulsar_admin.store.db.bookies import decode_bookie
+from pulsar_admin.store.db.bookies import decode_bookie, iter_renamed
 from pulsar_admin.store.db.copies import delete_copies
 from pulsar_admin.store.db.entry_files import FileState, path_state
 from pulsar_admin.store.db.environment import Store, Txn
@@ -152,11 +152,11 @@ def catalogue_new(
     that stay in place all at once, a copied file when it is complete. ``vanished`` is called for each missing file.
     """
     with store.read() as txn:
-        first_id = next_file_id(txn)
+        first_id, renamed = next_file_id(txn), {old: cookie.bookie_id for old, cookie in iter_renamed(txn)}
     numbered = list(enumerate(files, first_id))
     reasons = {path: stranger.reason for stranger in strangers for path in stranger.bookie.directories}
     rows = (_find_row(store, file_id, file, modes[file.bookie_id], reasons, vanished) for file_id, file in numbered)
-    new_logs = (row for row in rows if row is not None)
+    new_logs = (replace(row, bookie=renamed.get(row.bookie, row.bookie)) for row in rows if row is not None)
     if all(modes[file.bookie_id] is FileMode.REFERENCED for file in files):
         logs = list(new_logs)
         store.write(lambda txn: put_logs(txn, logs))

@@ -30,7 +30,7 @@ from pulsar_admin.store.db import ledger_ids
 from pulsar_admin.store.db.audit_log import append_change
 from pulsar_admin.store.db.backups import keep_hint
 from pulsar_admin.store.db.blocks import Block, ledger_of_key
-from pulsar_admin.store.db.bookies import UNFINISHED, iter_imported_bookies
+from pulsar_admin.store.db.bookies import UNFINISHED, iter_present_bookies
 from pulsar_admin.store.db.environment import Store, Txn
 from pulsar_admin.store.db.export_intent import find_exported_zxid, intended_rows
 from pulsar_admin.store.db.files import (
@@ -461,7 +461,7 @@ def _take_tree(store: Store, txn: Txn, tree: _NewTree) -> None:
 
 
 def _index_bookies(store: Store, txn: Txn) -> None:
-    bookies = [*iter_imported_bookies(store.info)]
+    bookies = [*iter_present_bookies(txn)]
     index_absent_bookies(store, txn, foreign_ids(txn, bookies), None, without_journal(bookies))
 
 

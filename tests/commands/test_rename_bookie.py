@@ -5,8 +5,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from pulsar_admin.store.changes.bookies import iter_renamed
 from pulsar_admin.store.codec.bookie import decode_cookie, encode_cookie
+from pulsar_admin.store.db.bookies import iter_renamed
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.db.tree import Node, find_node, put_nodes
 from pulsar_admin.store.facts.under_replication import MARKS
@@ -66,6 +66,12 @@ def test_a_bookie_gets_another_id_and_its_disks_by_the_export(cli: Cli, tmp_path
     assert {code: count for code, count in codes(cli, store).items() if code != "bookie-cookie-refused"} == before
     assert digest_of(disk) == untouched
     assert starts(cli, store) == [(OLD, False), ("bk1test", True), ("bk2test", True)]
+    told, entries = codes(cli, store), cli("--store", store, "store", "info", "-o", "json").json["entries"]
+    assert "another cluster" not in cli.done("--store", store, "store", "refresh", "--forget").stderr
+    assert codes(cli, store) == told
+    assert cli("--store", store, "store", "info", "-o", "json").json["entries"] == entries
+    salvage = cli("--store", store, "store", "salvage", disk, "--dry-run")
+    salvage.ends(3, f"bookie {OLD} is {NEW} in the metadata since it was renamed", "store export bookie DIR,DIR")
 
     report = cli("--store", store, "-o", "json", "store", "export", "bookie", disk, "--dry-run").json
     assert report["cookies"] == [{"path": str(disk / "current" / "VERSION"), "was": OLD, "bookie": NEW}]
