@@ -31,6 +31,7 @@ from pulsar_admin.store.reports.timeline import (
 from pulsar_admin.store.scan import entries as scan_entries
 from pulsar_admin.store.search.skew import SkewOptions, _OffsetTable, misplaced, read_skew
 from tests.conftest import Cli
+from tests.moved_bookies import change_ledgers
 from tests.stores import imported, read_store
 from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store
 from tests.worlds import oracle
@@ -297,3 +298,23 @@ def test_clocks_are_wrong_beyond_five_minutes(
     ledgers = ((_FIRST_MS, _FIRST_MS, 0), (second, closed, _FIRST_MS), (third, 0, closed))
     on_time = [is_on_time(WholeLedger(1, 1, True, at, at), end, begin, _NOW_MS) for at, end, begin in ledgers]
     assert all(on_time) == (not told)
+
+
+@pytest.mark.parametrize(("first", "second"), [(_NOW_MS + 24 * _HOUR_MS, _SECOND_MS), (_SECOND_MS, _FIRST_MS)])
+def test_a_wrong_clock_of_a_broker_is_no_producers(first: int, second: int, tmp_path: Path) -> None:
+    """Ledgers that were closed in the future, or earlier than the one before: nothing is known of who wrote to them."""
+    topic = MadeTopic([[Made(_FIRST_MS)], [Made(_SECOND_MS)], [Made(_NOW_MS)]], closed_ms=(first, second))
+    path, name = make_store(tmp_path / "s", {"a/b/c": topic}), parse_topic("a/b/c")
+    clocks = read_store(path, lambda reader: TopicFacts(reader, read_topic(reader.txn, name), _NOW_MS).clocks)
+    assert (clocks.ahead_ms, clocks.behind_ms, clocks.late_ledgers) == (0, 0, int(first > _NOW_MS))
+
+
+@pytest.mark.parametrize("is_imported", [True, False])
+def test_entries_that_were_not_imported_may_have_no_broker_time(is_imported: bool, tmp_path: Path, cli: Cli) -> None:
+    """Those that were have one, by which brokers search: a note only if that is known of all."""
+    topic = MadeTopic([[Made(_SECOND_MS, _FIRST_MS)], [Made(_SECOND_MS, lost=True)]], closed_ms=(_SECOND_MS,))
+    path = make_store(tmp_path / "s", {"a/b/c": topic})
+    if not is_imported:
+        change_ledgers(path, lambda _, metadata: metadata)
+    (found,) = cli.json(path, f"--now @{_NOW_MS} doctor --code clock-ahead")
+    assert found["severity"] == ("note" if is_imported else "warning")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from itertools import accumulate
 from typing import TYPE_CHECKING, ClassVar
 
 from msgspec import Struct
@@ -103,12 +104,14 @@ def _read_clocks(txn: Txn, topic: Topic, now_ms: int) -> Clocks:
     """Return the clock errors that the time rows of ``topic`` show; a producer's retry takes less than the tolerance.
 
     An entry cannot have been published after its ledger was closed, nor before the previous ledger was (a broker closes a ledger
-    before it opens the next).
+    before it opens the next). Where these times run backwards, a broker's clock was wrong: they say nothing of producers.
     """
     future = past = ahead = behind = late = late_bytes = latest = 0
     future_now, is_stamped = False, True
-    opened_ms = 0
-    for ledger in topic.ledgers:
+    opened_ms = last_ms = 0
+    closes = [ledger.info.timestamp_ms or now_ms for ledger in topic.ledgers]
+    earliest_after = [*accumulate([now_ms, *reversed(closes[1:])], min)][::-1]
+    for ledger, earliest_ms in zip(topic.ledgers, earliest_after, strict=False):
         closed_ms = ledger.info.timestamp_ms or 0
         sums = find_sums(txn, ledger.ledger_id)
         if closed_ms > now_ms + Clocks.TOLERANCE_MS:
@@ -119,13 +122,16 @@ def _read_clocks(txn: Txn, topic: Topic, now_ms: int) -> Clocks:
             if sums.is_stamped:
                 over, under = sums.publish_max_ms - sums.broker_max_ms, sums.broker_min_ms - sums.publish_min_ms
             else:
-                over, under = sums.publish_max_ms - (closed_ms or now_ms), opened_ms - sums.publish_min_ms
+                is_told = closed_ms >= max(last_ms - Clocks.TOLERANCE_MS, 1)
+                end_ms = closed_ms if is_told else max(closed_ms, now_ms)
+                over, under = sums.publish_max_ms - end_ms, opened_ms - sums.publish_min_ms
             if over > Clocks.TOLERANCE_MS:
                 future, ahead = future + 1, max(ahead, over)
             if under > Clocks.TOLERANCE_MS:
                 past, behind = past + 1, max(behind, under)
             future_now |= sums.publish_max_ms > now_ms + Clocks.TOLERANCE_MS
-        opened_ms = closed_ms or opened_ms
+        opened_ms = closed_ms if 0 < closed_ms <= earliest_ms else opened_ms
+        last_ms = max(last_ms, closed_ms)
     return Clocks(future, past, ahead, behind, future_now, late, late_bytes, latest, is_stamped)
 
 

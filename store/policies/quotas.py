@@ -74,6 +74,8 @@ def _closed_ms(topic: Topic, mark_delete: Position) -> int | None:
     ledger."""
     if not topic.ids or mark_delete.ledger_id == topic.ids[-1]:
         return None
+    if topic.ledger(mark_delete.ledger_id) is None:  # a lone entry counts as consumed then: upstream goes on from it
+        mark_delete = topic.next_valid(mark_delete)
     ledger = topic.ledger(mark_delete.ledger_id)
     if ledger is None or mark_delete.entry_id + 1 >= ledger.entries:
         ledger = topic.ledger(topic.next_valid(mark_delete).ledger_id)

@@ -120,6 +120,7 @@ def _clock(facts: TopicFacts, *, is_ahead: bool) -> Iterator[Evidence]:
     off_ms = clocks.ahead_ms if is_ahead else clocks.behind_ms
     if not off_ms:
         return
+    is_stamped = clocks.is_stamped and not any(one.not_seen() for one in facts.broken)
     evidence: dict[str, object] = {"ledgers": clocks.future_ledgers + clocks.past_ledgers}
     evidence |= facts.wrong_producers
     names = evidence.get("aheadProducers" if is_ahead else "behindProducers")
@@ -130,13 +131,13 @@ def _clock(facts: TopicFacts, *, is_ahead: bool) -> Iterator[Evidence]:
     rough = format_duration_ms(off_ms // unit_ms * unit_ms)  # without smaller units
     told = (
         f"up to {rough} {'ahead of' if is_ahead else 'behind'} the broker's clock"
-        if clocks.is_stamped
+        if is_stamped
         else f"{'ahead' if is_ahead else 'behind'}, the furthest by at least {rough}: the times of their ledgers show no more"
     )
     yield here(
         f"{what}{who} {told}",
         {**evidence, "messages": count},
-        severity=Severity.NOTE if clocks.is_stamped else None,
+        severity=Severity.NOTE if is_stamped else None,
     )
 
 

@@ -91,6 +91,18 @@ def test_an_age_quota_goes_by_when_the_ledger_of_the_first_message_was_closed(
     assert not any(one.is_size or one.evicts for one in found)
 
 
+@pytest.mark.parametrize(("entries", "closed_ms"), [(1, CLOSED[1]), (2, CLOSED[0])])
+def test_an_age_quota_after_a_deleted_ledger(entries: int, closed_ms: int, tmp_path: Path) -> None:
+    """``estimatedTimeBasedBacklogQuotaCheck`` (4.0.8, 5.0.1) takes the next entry for consumed, and passes over its ledger if it is alone."""
+    ledgers = [[Made(CLOSED[0])] * entries, [Made(CLOSED[1])], [Made(CLOSED[1])]]
+    store = make_store(tmp_path / "s", {"a/b/t": MadeTopic(ledgers, closed_ms=CLOSED)})
+    quotas = {"message_age": QuotaInForce(BacklogQuota(-1, 5, "producer_exception"), "namespace")}
+    with opened(store) as reader:
+        topic = read_topic(reader.txn, parse_topic("a/b/t"))
+        (found,) = iter_quota_states(topic, {"s": Position(9, 5)}, quotas, CLOSED[1])
+    assert found.closed_ms == closed_ms
+
+
 @pytest.mark.parametrize(
     ("name", "limit", "expected"),
     [("t", -1, []), ("t", 0, [(0, True)]), ("t", 10**9, [(10**9, False)]), ("__change_events", 0, [])],
