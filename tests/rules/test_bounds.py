@@ -111,7 +111,7 @@ JUDGED: dict[Callable[..., object], list[tuple[Any, list[Severity | str | None]]
             (((1, 2),), {"unreadable_cursors": True}, []), (((1, 2),), {"consumed": (1, None)}, []))],
     topics._clock: [
         ({"facts": N(wrong_producers={"future": count},
-            clocks=N(ahead_ms=off_ms, behind_ms=0, future_ledgers=1, past_ledgers=0, is_stamped=True)),
+            broken=(), clocks=N(ahead_ms=off_ms, behind_ms=0, future_ledgers=1, past_ledgers=0, is_stamped=True)),
             "is_ahead": True}, told) for off_ms, count, told in ((599_999, 2, ["2 entries up to 9m59s ahead"]),
             (0, 1, []), (36_000_000, 0, ["entries up to 10h ahead"]), (864_000_000, 0, ["entries up to 10d ahead"]))],
     storage._dead_bytes: [

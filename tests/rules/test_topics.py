@@ -93,7 +93,7 @@ def test_an_age_quota_goes_by_when_the_ledger_of_the_first_message_was_closed(
 
 @pytest.mark.parametrize(("entries", "closed_ms"), [(1, CLOSED[1]), (2, CLOSED[0])])
 def test_an_age_quota_after_a_deleted_ledger(entries: int, closed_ms: int, tmp_path: Path) -> None:
-    """``estimatedTimeBasedBacklogQuotaCheck`` (4.0.8, 5.0.1) takes the next entry for consumed, and passes over its ledger if it is alone."""
+    """``estimatedTimeBasedBacklogQuotaCheck`` (4.0.8, 5.0.1) takes the next entry for consumed: a lone one is passed over."""
     ledgers = [[Made(CLOSED[0])] * entries, [Made(CLOSED[1])], [Made(CLOSED[1])]]
     store = make_store(tmp_path / "s", {"a/b/t": MadeTopic(ledgers, closed_ms=CLOSED)})
     quotas = {"message_age": QuotaInForce(BacklogQuota(-1, 5, "producer_exception"), "namespace")}
