@@ -70,7 +70,8 @@ def iter_logged(sources: Iterable[Mapping[str, Any]], wanted: Callable[[str], bo
 def _stored(source: Mapping[str, Any]) -> ServerFiles | None:  # Any: JSON
     if source["kind"] == "zookeeper":
         path = Path(source["path"])
-        return ServerFiles(path, Path(source.get("logs", path)), roots_of_row(source))
+        server = ServerFiles(path, Path(source.get("logs", path)), roots_of_row(source))
+        return server if is_zookeeper(server.snapshots) or is_zookeeper(server.logs) else None
     if source["kind"] == "standalone":
         metadata = find_metadata(Path(source["path"]))
         if metadata is not None and is_zookeeper(metadata):
@@ -82,6 +83,10 @@ def _why_none(sources: Iterable[Mapping[str, Any]]) -> str:  # Any: JSON
     for source in sources:
         if source["kind"] == "ensemble":
             return f"the metadata came from the live ensemble {source['path']}: its history is in its servers' files"
+        if source["kind"] == "zookeeper" or (
+            source["kind"] == "standalone" and find_metadata(Path(source["path"])) is None
+        ):
+            return f"{source['path']} no longer has metadata, or cannot be read: the history was in its files"
         if source["kind"] in ("rocksdb", "standalone"):
             return f"the metadata of {source['path']} is in RocksDB, which keeps no history, neither who wrote nor when"
     return "no ZooKeeper files are known: history is in its snapshots and transaction logs"

@@ -79,3 +79,12 @@ def test_what_has_no_history(cli: Cli, demo_store: Path, tmp_path: Path) -> None
     cli("--store", demo_store, "store", "history").ends(3, "RocksDB, which keeps no history")
     assert cli("--store", tmp_path / "none", "store", "history").exit_code == 5
     assert cli("--store", demo_store, "store", "history", "--zookeeper", tmp_path).exit_code == 5
+
+
+def test_files_that_are_gone_are_no_empty_history(cli: Cli, unpacked: Path, tmp_path: Path) -> None:
+    store, folder = tmp_path / "s", linked(unpacked, tmp_path / "zk")
+    cli("--store", store, "store", "import", "cluster", "--zookeeper", folder).ends(0)
+    folder.rename(tmp_path / "away")
+    for words in (["store", "history"], ["store", "diff", "--from", "0x482"], ["topics", "undelete"]):
+        cli("--store", store, *words).ends(3, f"{folder} no longer has metadata")
+        assert cli("--store", store, *words, "--zookeeper", unpacked).stdout
