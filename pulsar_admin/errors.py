@@ -143,7 +143,8 @@ def failure_of(error: BaseException) -> Failure:
         return Failure(DAMAGED, errors.DiskFailed.code, f"the disk failed at {where}: {error.strerror}", hint=hint)
     if isinstance(error, OSError) and error.filename is not None and error.errno in _NAMES:
         code, number = _NAMES[error.errno]
-        return Failure(number, code, f"{error.strerror}: {os.fsdecode(error.filename)}", hint="name another file")
+        hint = "check permissions" if isinstance(error, PermissionError) else "name another file"
+        return Failure(number, code, f"{error.strerror}: {os.fsdecode(error.filename)}", hint=hint)
     if isinstance(error, FileNotFoundError) and error.filename is None:  # as os.getcwd raises it, and pyarrow
         try:
             os.getcwd()

@@ -395,12 +395,12 @@ def parse_topic(text: str) -> TopicName:
         if domain not in (PERSISTENT, SCALABLE, SEGMENT):
             raise InvalidValue(
                 f"invalid topic domain {domain!r} in {text!r}",
-                hint="write persistent://t/ns/topic, of a scalable topic topic://t/ns/topic",
+                hint="write persistent://t/ns/topic, or topic://t/ns/topic for a scalable topic",
             )
     elif "/" not in text:
         rest = f"public/default/{text}"
     parts = rest.split("/", 2)
-    if "://" not in text and rest.count("/") > 2:
+    if "://" not in text and rest.count("/") > 2 and not text.startswith("/"):
         words = "it should be in the format of <tenant>/<namespace>/<topic> or <topic>"
         raise InvalidValue(f"Invalid short topic name '{text}', {words}", hint=f"write persistent://{text}", value=text)
     if len(parts) != 3 or not parts[2] or not all(_NAME.fullmatch(part) for part in parts[:2]):

@@ -16,6 +16,7 @@ from pulsar_admin.errors import EXIT_CODES, failure_of
 from pulsar_admin.store.codec.avro import avro_decoder
 from pulsar_admin.store.codec.strict_values import json_value
 from pulsar_admin.store.errors import InvalidValue, StoreError, reason_of
+from pulsar_admin.store.names import parse_topic
 from tests.conftest import Cli
 from tests.test_docs import generate
 from tests.worlds import world
@@ -132,3 +133,10 @@ def test_what_a_disk_does_is_said() -> None:
         (MemoryError(), "out of memory"),
     ):
         assert failure_of(error).message == said
+    assert failure_of(PermissionError(13, "Permission denied", "f")).hint == "check permissions"
+
+
+def test_a_path_of_a_file_is_not_advised_as_a_topic() -> None:
+    with pytest.raises(InvalidValue) as refused:
+        parse_topic("/tmp/it's here/a.jsonl/b")
+    assert refused.value.hint == "write persistent://tenant/namespace/topic or its short form"
