@@ -97,7 +97,7 @@ def _broken(txn: Txn, topic: Topic) -> tuple[int, list[str]]:
         return 0, []
     # Imported here: hardly any topic is broken.
     from pulsar_admin.store.model.broken import NOT_SEEN, find_broken
-    from pulsar_admin.store.model.coverage import bring_hint, find_absent_bookies
+    from pulsar_admin.store.model.coverage import bring_hint, find_absent_bookies, is_journal
 
     every = find_broken(txn, topic)
     absent = find_absent_bookies(txn)
@@ -106,7 +106,8 @@ def _broken(txn: Txn, topic: Topic) -> tuple[int, list[str]]:
         if broken.reason != NOT_SEEN:
             texts.append(f"ledger {broken.ledger_id}: {broken.what()}: {broken.broker()}")
         if broken.not_seen():
-            which = absent.counts() if absent else f"{', '.join(broken.bookies)} not imported"
+            is_counted = absent and not any(map(is_journal, broken.bookies))
+            which = absent.counts() if absent and is_counted else f"{', '.join(broken.bookies)} not imported"
             texts.append(f"{which}: {broken.not_seen()}")
     if len(every) > _SHOWN:
         texts.append(f"{len(every):,} ledgers are broken or not seen; the first {_SHOWN} are shown")
@@ -121,7 +122,7 @@ def _broken(txn: Txn, topic: Topic) -> tuple[int, list[str]]:
         texts.append("see the losses and their repair with: pulsar-admin ledgers missing")
     bookies = [bookie for broken in every if broken.not_seen() for bookie in broken.bookies]
     if bookies:
-        texts.append(absent.hint() if absent else bring_hint(bookies[0]))
+        texts.append(bring_hint(sorted(bookies)))
     return len(every) + len(beside), [f"{topic.name}: {text}" for text in texts]
 
 

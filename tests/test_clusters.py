@@ -332,9 +332,20 @@ def test_without_any_journal_the_cure_of_what_is_not_seen_adds_one(tmp_path: Pat
         assert told == "pulsar-admin store add bookie bk0test=JOURNAL-DIR"
     cli("--store", path, "bookies", "rename", "bk1test", "other", "--yes").ends(0)
     (told,) = (row["message"] for row in cli.rows(path, "doctor") if row["code"] == "journal-absent")
-    assert "no journal of bk0test, bk2test, other: 42 ledgers" in told
+    assert "no journal of bk0test, other, bk2test: 42 ledgers" in told
     told = cli("--store", path, "ledgers", "underreplicated").ends(1).stderr
     assert "0 with too few copies, 920 that a bookie or journal which is not imported may have" in told
+
+
+def test_a_bookie_and_the_journal_of_another_are_both_named(tmp_path: Path, cli: Cli) -> None:
+    disks, path = disks_of("crashed", tmp_path / "disks"), tmp_path / "s"
+    words = ("--bookie", bookie(disks, 1), "--bookie", f"{disks}/bk2/ledgers0")
+    cli("--store", path, "store", "import", "cluster", "--zookeeper", disks / "zk", *words).ends(1)
+    told = cli("--store", path, "topics", "stats", "public/default/plain").stderr
+    assert "plain: bk2test, the journal disk of bk1test not imported: entries 1, 4, 7" in told
+    assert re.search(
+        r"its disks: \S+ .*store add bookie bk2test=DIR,DIR; import the journal: .*bk1test=JOURNAL-DIR", told
+    )
 
 
 def test_journal_directories_of_one_bookie_come_one_after_the_other_in_any_order(tmp_path: Path, cli: Cli) -> None:

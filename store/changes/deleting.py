@@ -130,7 +130,7 @@ def _check_end_seen(txn: Txn, topic: Topic) -> None:
         raise Refused(
             f"where {topic.name} ends is unknown: {', '.join(places)}, not imported, may have more of ledger {listed.ledger_id} from entry "
             f"{first} on",
-            hint=bring_hint(places[0]),
+            hint=bring_hint(places),
             topic=str(topic.name),
         )
 

@@ -172,7 +172,7 @@ def restored_metadata(reader: EntryReader, ledger_id: int, owner: Owner) -> ledg
     held = read_bookies_of(txn, ledger_id)
     sibling = _find_sibling(txn, ledger_id, owner)
     absent = sorted(unseen_places(txn).values())
-    hint = bring_hint(absent[0]) if absent else _IMPORT
+    hint = bring_hint(absent) if absent else _IMPORT
     write_quorum, segments = find_ensembles(ledger_id, held, end.last_entry_id, sibling, hint)
     # Fewer copies than its quorum look like a smaller quorum, and what only the others have at the end looks like nothing.
     if absent and (listed is None or sibling is None or write_quorum < sibling.write_quorum):
@@ -224,7 +224,7 @@ def _find_end(reader: EntryReader, ledger_id: int, listed: TopicLedger | None) -
     if times is None:
         raise LedgerNotFound(
             f"no file has an entry of ledger {ledger_id}: there is nothing to restore it from",
-            hint=f"remove it with: pulsar-admin ledgers forget {ledger_id}" if not absent else bring_hint(absent[0]),
+            hint=f"remove it with: pulsar-admin ledgers forget {ledger_id}" if not absent else bring_hint(absent),
             ledgerId=ledger_id,
         )
     last = times.sums.last_entry if listed is None else listed.entries - 1
@@ -235,7 +235,7 @@ def _find_end(reader: EntryReader, ledger_id: int, listed: TopicLedger | None) -
             + ("" if listed is None else f", {counted(listed.entries, 'entry')} by its topic's list"),
             hint=f"import the other bookies: pulsar-admin store add bookie ID=DIR,DIR; or: pulsar-admin ledgers forget {ledger_id}"
             if not absent
-            else bring_hint(absent[0]),
+            else bring_hint(absent),
             ledgerId=ledger_id,
         )
     length = reader.read(ledger_id, last).length if last >= 0 else 0

@@ -156,7 +156,7 @@ def _check(txn: Txn, ledger_id: int, *, force: bool) -> tuple[Owner, ...]:
         raise errors.Refused(
             f"{counted(missing.unseen_entries, 'entry')} of ledger {ledger_id} may be on {', '.join(missing.bookies)}, which"
             f" {plural(len(missing.bookies), 'is', 'are')} not imported",
-            hint=f"{bring_hint(missing.bookies[0])}; or add --force to forget the entries anyway",
+            hint=f"{bring_hint(missing.bookies)}; or add --force to forget the entries anyway",
             ledgerId=ledger_id,
         )
     if not force and missing is not None and missing.absent:

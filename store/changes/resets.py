@@ -26,6 +26,7 @@ from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.facts.backlogs import extent_of_messages
 from pulsar_admin.store.model.broken import NO_METADATA, find_broken
 from pulsar_admin.store.model.copy_age import AsOf, find_as_of, read_copy_age
+from pulsar_admin.store.model.coverage import bring_hint
 from pulsar_admin.store.model.cursors import (
     COMPACTION_CURSOR,
     Cursor,
@@ -990,10 +991,12 @@ def _unseen_dropped(
     dropped = subtract(pending_intervals(topic, cursor.state), pending_intervals(topic, state))
     unseen = find_unseen(reader.txn, topic, dropped, limit_ms, request.clock)
     if unseen and not request.force:
+        bookies = sorted({bookie for doubt in unseen for bookie in doubt.bookies})
+        bring = bring_hint(bookies) if bookies else "import it: pulsar-admin store add offload DIR|URL"
         raise errors.Refused(
             f"{topic.name}: whether all that {cursor.name} would lose is older than {format_time_ms(limit_ms)} is not known: "
             + text_of_doubts(unseen),
-            hint="import the bookie that has them: pulsar-admin store add bookie ID=DIR,DIR; --force drops them anyway",
+            hint=f"{bring}; --force drops them anyway",
             topic=str(topic.name),
             subscription=cursor.name,
             ledgers=[doubt.ledger_id for doubt in unseen],

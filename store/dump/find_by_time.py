@@ -224,7 +224,7 @@ def gaps_before(found: FoundEntry) -> list[str]:
     if bookies:
         from pulsar_admin.store.model.coverage import bring_hint
 
-        gaps.append(f"{found.topic}: {bring_hint(bookies[0])}")
+        gaps.append(f"{found.topic}: {bring_hint(bookies)}")
     if found.unreadable:
         damaged = counted(found.unreadable, "damaged entry", "damaged entries")
         gaps.append(f"{found.topic}: an earlier answer could be among {damaged} that cannot be read")

@@ -175,13 +175,18 @@ class AbsentBookies(Struct, frozen=True):
 
     def hint(self) -> str:
         """Return a hint with the command that imports them."""
-        return bring_hint(self.absent[0])
+        return bring_hint(self.absent)
 
 
-def bring_hint(place: str) -> str:
-    """Return a hint with the command that imports one of ``unseen_places``."""
-    what = "put its files (*.txn) back" if place.startswith(_JOURNAL) else "import it"
-    return f"{what if is_journal(place) else 'import its disks'}: {bring_command(place)}"
+def bring_hint(places: Sequence[str]) -> str:
+    """Return a hint with the commands that import the first bookie and the first journal of some of ``unseen_places``."""
+    firsts = {is_journal(place): place for place in reversed(places)}
+    return "; ".join(f"{_bringing(firsts[kind])}: {bring_command(firsts[kind])}" for kind in sorted(firsts))
+
+
+def _bringing(place: str) -> str:
+    journal = "put its files (*.txn) back" if place.startswith(_JOURNAL) else "import the journal"
+    return journal if is_journal(place) else "import its disks"
 
 
 def bring_command(place: str) -> str:
@@ -1253,16 +1258,13 @@ def find_absent_journals(txn: Txn) -> AbsentJournals | None:
     kept, unseen, absent, disk = _read_bookies_row(txn), unseen_places(txn), [], ""
     logs = [] if kept is not None and kept.unlogged is not None else [(log.disk, log.kind) for log in iter_logs(txn)]
     journals, disks = {name for name, kind in logs if kind is FileKind.JOURNAL}, {name for name, _ in logs}
-    for bookie in merge_bookies(iter_imported_bookies(txn.store.info, whole=True)):
+    for bookie in merge_bookies(iter_present_bookies(txn, whole=True)):
         names = {bookie.bookie_id, *map(str, bookie.directories)}
         # One of which no file is catalogued was left out as another cluster's.
         if bookie.bookie_id in unseen or (journals.isdisjoint(names) and not disks.isdisjoint(names)):
             is_given = bookie.journal_dirs and not unseen.get(bookie.bookie_id, "").startswith(_JOURNAL_DISK)
             absent.append(", ".join(map(str, bookie.journal_dirs)) if is_given else bookie.name)
             disk = disk or ("" if is_given else bookie.bookie_id)
-    # The sources have the id that a bookie had before a change renamed it.
-    ids = {bookie.bookie_id for bookie in iter_imported_bookies(txn.store.info)}
-    absent += [bookie_id for bookie_id, place in unseen.items() if is_journal(place) and bookie_id not in ids]
     ledgers = sum(_may_lack_entries(txn, ledger_id) for ledger_id in iter_ledger_ids(txn)) if absent else 0
     return AbsentJournals(tuple(absent), ledgers, disk) if ledgers else None
 

@@ -176,7 +176,7 @@ class EntryReader:
         names, are = ", ".join(gap.bookies), "is" if len(gap.bookies) == 1 else "are"
         return NotSeen(
             f"entry {ledger.ledger_id}:{entry_id} is not seen: {names}, which may have it, {are} not imported",
-            hint=bring_hint(gap.bookies[0]),
+            hint=bring_hint(gap.bookies),
         )
 
 

@@ -120,7 +120,7 @@ def find_restorable(
         raise Refused(
             f"{counted(count, 'entry')} of ledger {ledger_id} may be on {', '.join(bookies)}, which {plural(len(bookies), 'is', 'are')}"
             " not imported",
-            hint=coverage.bring_hint(bookies[0]),
+            hint=coverage.bring_hint(bookies),
             ledgerId=ledger_id,
         )
     # A broker reads no further than a lost entry, so the ledger ends before the first, unless the caller wants the rest.
@@ -543,7 +543,7 @@ def _repointed(reader: EntryReader, disks: coverage.Disks, ledger_id: int, *, at
             raise Refused(
                 f"ledger {ledger.ledger_id} was never closed, and {', '.join(absent)}, which "
                 f"{plural(len(absent), 'is', 'are')} not imported, may have more entries",
-                hint=coverage.bring_hint(absent[0]),
+                hint=coverage.bring_hint(absent),
                 ledgerId=ledger.ledger_id,
             )
     write_quorum, segments = name_bookies(metadata, ledger.last_entry_id, served, disks.imported, disks.gone)

@@ -312,7 +312,7 @@ def judge_missing(txn: Txn, ledger: Ledger, where: str) -> Iterator[Finding]:
             where,
             f"{unseen:,} of its {counted(ledger.entries, 'entry')} may be on {', '.join(bookies)}, which"
             f" {plural(len(bookies), 'is', 'are')} not imported",
-            bring_hint(bookies[0]),
+            bring_hint(bookies),
             bring_command(bookies[0]) if is_journal(bookies[0]) else None,
             ledgerId=ledger.ledger_id,
             bookie=bookie_of(bookies[0]),
@@ -348,7 +348,7 @@ def _judge_cursor(txn: Txn, topic: Topic, cursor: Cursor, where: str) -> Iterato
             where,
             f"the newest entries of its ledger {cursor.info.cursors_ledger_id} may be on {', '.join(absent)}, which"
             f" {plural(len(absent), 'is', 'are')} not imported: its position is not known",
-            bring_hint(absent[0]),
+            bring_hint(absent),
             bring_command(absent[0]) if is_journal(absent[0]) else None,
             **_whose(cursor),
             bookie=bookie_of(absent[0]),
