@@ -389,6 +389,12 @@ def test_an_import_without_journals_says_what_may_be_missing(tmp_path: Path, cli
     assert not _LOST & {row["code"] for row in check.json}
     told, *_ = [row for row in diagnoses(whole_cli, tmp_path / "s") if row["code"] == "entries-not-seen"]
     assert told["mend"] == f"pulsar-admin --store {tmp_path}/s store refresh"
+    expire = "topics expire-messages public/default/fresh -s crash-holes -t 1"
+    whole_cli.on(tmp_path / "s", expire).ends(
+        3, "put its files (*.txn) back: pulsar-admin", "--force drops them anyway"
+    )
+    told = whole_cli.on(tmp_path / "s", "topics clear-backlog public/default/fresh -s crash-holes --dry-run").stdout
+    assert "of ledger 272 from entry 0 on; that stays in the backlog" in told
     whole_cli.on(tmp_path / "s", _TERMINATE).ends(3, "ends is unknown: the journal of", "of ledger 272 from entry 0 on")
     told = "policies of public/default are unknown: what ledger 227 may have from entry 0 on not seen"
     whole_cli.on(tmp_path / "s", "topicPolicies get-retention public/default/plain").ends(6, told, "store refresh")

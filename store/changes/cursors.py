@@ -20,7 +20,7 @@ from pulsar_admin.store.facts.backlogs import extent_of_messages, find_cut
 from pulsar_admin.store.model import cursors
 from pulsar_admin.store.model.broken_beside import unseen_position
 from pulsar_admin.store.model.reader import EntryReader
-from pulsar_admin.store.model.topics import COMPACTED_LEDGER, Topic
+from pulsar_admin.store.model.topics import COMPACTED_LEDGER, Topic, lacks_bookies
 from pulsar_admin.store.names import PENDING_ACK_SUFFIX, TRANSACTION_LOG_PREFIX, Position, TopicName
 from pulsar_admin.store.policies.retention import Freed, freed_ledgers, read_mark_deletes
 from pulsar_admin.store.wording import counted
@@ -133,6 +133,8 @@ def _move_part(reader: EntryReader, move: CursorMove, freed: Freed) -> plan.Curs
     replayed = extent_of_messages(reader, move.topic, cursors.subtract(after, before))
     skipped = extent_of_messages(reader, move.topic, cursors.subtract(before, after))
     is_lost = is_unreadable(move.cursor)
+    is_at_end = move.state.mark_delete == move.topic.last_confirmed
+    unseen_end = find_unseen_end(txn, move.topic) if is_at_end else None
     stood = (
         state_json(move.topic, move.cursor.state)
         | ({} if move.cursor.ahead is None else {"storedMarkDeletePosition": str(move.cursor.ahead)})
@@ -152,6 +154,7 @@ def _move_part(reader: EntryReader, move: CursorMove, freed: Freed) -> plan.Curs
         warnings=(
             *((_guard_text(move.cursor),) if move.is_forced else ()),
             *_source_warnings(move, unseen_position(txn, move.cursor)),
+            *((f"{unseen_end.message}; that stays in the backlog",) if unseen_end else ()),
             *move.warnings,
             *(
                 chunk_warnings(reader, move.topic, move.state)
@@ -193,6 +196,21 @@ def _source_warnings(move: CursorMove, unseen: str) -> list[str]:
             "brokers before 5.0 do not read acknowledgements inside a batch from metadata: they redeliver that whole batch"
         )
     return warnings
+
+
+def find_unseen_end(txn: Txn, topic: Topic) -> Refused | None:
+    """Return the refusal of what needs the end of ``topic`` if its open ledger may have more entries that are not imported."""
+    if not topic.ledgers or not topic.ledgers[-1].is_open or not lacks_bookies(txn):
+        return None
+    from pulsar_admin.store.model.broken import end_unseen
+    from pulsar_admin.store.model.coverage import bring_hint
+
+    ledger_id = topic.ledgers[-1].ledger_id
+    first, places = end_unseen(txn, topic.ledgers[-1])
+    text = f"{', '.join(places)}, not imported, may have more of ledger {ledger_id} from entry {first} on"
+    if not places:
+        return None
+    return Refused(f"where {topic.name} ends is unknown: {text}", hint=bring_hint(places), topic=str(topic.name))
 
 
 def unreadable_text(cursor: cursors.Cursor) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec.structs import replace
 
-from pulsar_admin.store.changes.cursors import CursorMove, check_ending, cleared, plan_moves
+from pulsar_admin.store.changes.cursors import CursorMove, check_ending, cleared, find_unseen_end, plan_moves
 from pulsar_admin.store.changes.log_writer import last_broker_entry, put_managed_ledger
 from pulsar_admin.store.changes.plan import (
     ChangeKind,
@@ -57,7 +57,6 @@ from pulsar_admin.store.model.topics import (
     expand_topic,
     iter_partitioned,
     iter_topics,
-    lacks_bookies,
     list_partitions,
     read_partitioned,
     read_topic,
@@ -90,7 +89,8 @@ def plan_terminate(reader: EntryReader, name: TopicName, partitioned: bool, now_
         topic = read_topic(reader.txn, one)
         check_ending(one, "terminate", _FORGET)
         end = _terminal_position(topic)
-        _check_end_seen(reader.txn, topic)
+        if end_unknown := find_unseen_end(reader.txn, topic):
+            raise end_unknown
         before = topic.managed.terminated
         if before is None:
             managed = replace(topic.managed, terminated=end, properties=_properties_now(reader, topic))
@@ -115,24 +115,6 @@ def _terminal_position(topic: Topic) -> Position:
             topic=str(topic.name),
         )
     return topic.last_confirmed
-
-
-def _check_end_seen(txn: Txn, topic: Topic) -> None:
-    """Raise Refused if an open ledger at the end of ``topic`` may have more entries that are not imported."""
-    listed = topic.ledgers[-1]
-    if not listed.is_open or not lacks_bookies(txn):
-        return
-    from pulsar_admin.store.model.broken import end_unseen
-    from pulsar_admin.store.model.coverage import bring_hint
-
-    first, places = end_unseen(txn, listed)
-    if places:
-        raise Refused(
-            f"where {topic.name} ends is unknown: {', '.join(places)}, not imported, may have more of ledger {listed.ledger_id} from entry "
-            f"{first} on",
-            hint=bring_hint(places),
-            topic=str(topic.name),
-        )
 
 
 def _properties_now(reader: EntryReader, topic: Topic) -> dict[str, str]:

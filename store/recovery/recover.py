@@ -338,10 +338,10 @@ def _summed(txn: Txn, plan: Plan, level: str, condition: MetadataCondition, surv
     plan.parts.put_first(ChangePart(resource=_METADATA, after={**after, **made, **left}))
     again = (_AGAIN.format(counted(len(condition.younger), "ledger")),) if level == "A" and condition.younger else ()
     absent, places = find_absent_bookies(txn), sorted(unseen_places(txn).values())
-    counts = "" if absent is None else f"{absent.counts()}: "
+    imported = "" if absent is None else f"{absent.counts()}: "
     unseen = (
         (
-            f"{counts}entries that only {listed(places, 5)} {plural(len(places), 'has', 'have')} are not seen: the rebuilt metadata ends "
+            f"{imported}entries that only {listed(places, 5)} {plural(len(places), 'has', 'have')} are not seen: the rebuilt metadata ends "
             f"ledgers before them. First {bring_hint(places)}",
         )
         if places
