@@ -578,6 +578,36 @@ def test_disks_that_cannot_be_fetched(disks: Path, tmp_path: Path, cli: Cli) -> 
         assert not (tmp_path / "s").exists()
 
 
+def _header(size_bytes: int, kind: bytes = tarfile.REGTYPE) -> bytes:
+    header = tarfile.TarInfo("bk1/current/1.log")
+    header.size, header.type = size_bytes, kind
+    return header.tobuf(tarfile.GNU_FORMAT)
+
+
+@pytest.mark.parametrize(
+    ("rest", "exit_code", "said"),
+    [
+        (b"", 6, "empty header"),
+        (_header(0)[:300], 6, "truncated header"),
+        (b"?" + _header(0)[1:], 6, "bad checksum"),
+        (_header(-512), 6, "1.log has -512 bytes"),
+        (_header(1 << 80, tarfile.XHDTYPE), 6, f"a header of {1 << 80} bytes"),
+        (_header(5, tarfile.GNUTYPE_LONGNAME).ljust(1024, b"x") * 1000, 6, "recursion"),
+        (_header(1 << 60), 8, "1,152,921,504,606,846,976 bytes in .*--fetch-to"),
+    ],
+)
+def test_an_archive_with_a_wrong_header_is_not_taken_for_a_shorter_one(
+    rest: bytes, exit_code: int, said: str, tmp_path: Path, cli: Cli
+) -> None:
+    archive = tmp_path / "bk1.tar"
+    archive.write_bytes(_header(1024) + b"BKLO\0\0\0\1".ljust(1024, b"\0") + rest)
+    words = ("--bookie", f"bk1={archive}", "--fetch-to", tmp_path / "kept")
+    answer = cli("--store", tmp_path / "s", "store", "import", "cluster", *words)
+    assert answer.exit_code == exit_code
+    assert re.search(said, answer.stderr, re.DOTALL)
+    assert not (tmp_path / "s").exists()
+
+
 def test_of_a_bookie_in_doubt_nothing_is_said_to_be_missing(disks: Path, tmp_path: Path, cli: Cli) -> None:
     path, doubtful = tmp_path / "s", _with_cookie(disks, 2, "/pulsar-c4/data/bookkeeper1", "/elsewhere")
     words = [word for number in (1, 3) for word in ("--bookie", bookie(disks, number))]

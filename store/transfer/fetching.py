@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
+from shutil import disk_usage
 from typing import IO, NamedTuple
 
 from msgspec.structs import replace
@@ -27,13 +28,21 @@ from pulsar_admin.store.db.environment import Store, Txn
 from pulsar_admin.store.db.files import iter_logs, put_log
 from pulsar_admin.store.db.storeinfo import REMOTE
 from pulsar_admin.store.db.unserved import put_journal_marks, read_journal_marks
-from pulsar_admin.store.errors import EntryLogCorrupt, InvalidValue, SourceNotFound
+from pulsar_admin.store.errors import DiskFull, EntryLogCorrupt, InvalidValue, SourceNotFound
 from pulsar_admin.store.files import HEAD_BYTES, create_directory, create_file, remove_file, rename, replace_file
 from pulsar_admin.store.scan.sources import iter_object, list_prefix
 from pulsar_admin.store.secrets import hide_secrets
 from pulsar_admin.store.urls import LISTED, fetched_from, is_url, read_bytes
 
 _CHUNK_BYTES = 8 << 20
+_NAMES_MAX_BYTES = 1 << 20
+_READ_AT_ONCE = (
+    tarfile.GNUTYPE_LONGNAME,
+    tarfile.GNUTYPE_LONGLINK,
+    tarfile.XHDTYPE,
+    tarfile.XGLTYPE,
+    tarfile.SOLARIS_XHDTYPE,
+)
 _INDEXES = ("ledgers", "locations")
 _SMALL = (COOKIE_FILE, LAST_ID_FILE, LAST_MARK_FILE)
 
@@ -114,6 +123,15 @@ def _fetch(part: str, into: Path, in_place: bool) -> list[str]:
             remove_file(unfinished)
             if is_begun:  # first: a beginning alone is no file
                 replace_file(target.with_name(f".{target.name}.url"), member.url.encode())
+            free_bytes = disk_usage(folder).free
+            if (
+                not is_begun and member.size_bytes > free_bytes
+            ):  # a few bytes of an archive may stand for any number of zeros
+                raise DiskFull(
+                    f"{hide_secrets(part)}: {member.name} needs {member.size_bytes:,} bytes in {folder}, and {free_bytes:,} are free",
+                    hint="name a directory on a larger disk: --fetch-to DIR",
+                    path=str(folder),
+                )
             with create_file(unfinished) as out:
                 for chunk in [read_bytes(member.url, 0, HEAD_BYTES)] if is_begun else member.chunks:
                     out.write(chunk)
@@ -193,14 +211,32 @@ def _objects(url: str) -> Iterator[_Wanted]:
             yield _Wanted("", listed.name, listed.size_bytes, iter_object(listed.url), listed.url, listed.mtime_ns)
 
 
+class _Member(tarfile.TarInfo):
+    """A member of an archive: ``tarfile`` takes a header that is damaged, or not there, for the end, and reads long names at once."""
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> "_Member":
+        try:
+            member = super().frombuf(buf, encoding, errors)
+        except tarfile.HeaderError as error:
+            if buf == bytes(tarfile.BLOCKSIZE):
+                raise
+            raise tarfile.ReadError(f"{error}, and no end of the archive before it") from error
+        if member.type in _READ_AT_ONCE and member.size > _NAMES_MAX_BYTES:
+            raise tarfile.ReadError(f"a header of {member.size} bytes")
+        return member
+
+
 def _members(archive: Path) -> Iterator[_Wanted]:
     """Yield the wanted members of a tar archive, compressed or not."""
     with _unpacking(archive):
-        tar = tarfile.open(archive)  # noqa: SIM115 - it is closed below; its damage is reported here
+        tar = tarfile.open(archive, tarinfo=_Member)  # noqa: SIM115 - it is closed below; its damage is reported here
     with tar:
         while True:
             with _unpacking(archive):
                 member = tar.next()
+                if member is not None and member.size < 0:  # it would be followed backwards, again and again
+                    raise tarfile.ReadError(f"{member.name} has {member.size} bytes")
                 stream = None if member is None else tar.extractfile(member) if member.isfile() else None
             if member is None:
                 return
@@ -226,7 +262,7 @@ def _iter_member(archive: Path, stream: IO[bytes]) -> Iterator[bytes]:
 def _unpacking(archive: Path) -> Iterator[None]:
     try:
         yield
-    except (tarfile.TarError, EOFError, OSError, ValueError, zlib.error, lzma.LZMAError) as error:
+    except (tarfile.TarError, EOFError, OSError, ValueError, RecursionError, zlib.error, lzma.LZMAError) as error:
         raise EntryLogCorrupt(
             f"{archive} cannot be unpacked: {error}",
             hint="name a directory, or a whole tar archive; files that were fetched are not fetched again",
