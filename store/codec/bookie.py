@@ -80,8 +80,8 @@ def decode_cookie(data: bytes, where: str) -> Cookie:
         bookie_id=message.bookieHost,
         journal_dirs=tuple(message.journalDir.split(",")),
         ledger_dirs=_decode_dirs(message.ledgerDirs, where),
-        instance_id=message.instanceId if message.HasField("instanceId") else None,
-        index_dirs=_decode_dirs(message.indexDirs, where) if message.HasField("indexDirs") else None,
+        instance_id=message.instanceId or None,
+        index_dirs=_decode_dirs(message.indexDirs, where) if message.indexDirs else None,
     )
 
 

@@ -42,6 +42,7 @@ from pulsar_admin.store.codec.cursor import CursorState, decode_position_info
 from pulsar_admin.store.codec.policies import PartitionedTopic, encode_json_object, encode_partitioned_topic
 from pulsar_admin.store.db.bookies import disks_of, iter_imported_bookies
 from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.db.files import iter_differing
 from pulsar_admin.store.db.tree import find_node, tree_key
 from pulsar_admin.store.errors import InvalidValue, Refused, StoreError
 from pulsar_admin.store.facts.indexes import NOT_INDEXED, find_collected, read_indexed, read_master_keys
@@ -306,6 +307,13 @@ class _MadeOfBookies(from_ledgers.Remade, kw_only=True):
             yield (
                 f"{counted(self.behind, 'entry', 'entries')} come after a gap, where BookKeeper's recovery ends a ledger: no client will"
                 " read them"
+            )
+        differing = sorted({one.ledger_id for one in iter_differing(self.txn)})
+        if differing:
+            yield (
+                f"bookies have different bytes for entries of {counted(len(differing), 'ledger')} ({listed(differing)}), and one copy is"
+                " used: the disks are of two clusters, which belong into two stores, or ids of ledgers were assigned twice. See: "
+                "pulsar-admin store check"
             )
         yield from self._collected_notes()
         keys = read_master_keys(self.sources.reader.txn)

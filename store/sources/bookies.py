@@ -206,8 +206,11 @@ def _unregistered(cookie: Cookie, registered: dict[str, tuple[object, ...] | Non
 
 
 def identity_of(cookie: Cookie | None) -> tuple[object, ...] | None:
-    """Return the fields that all cookies of one bookie share."""
-    return None if cookie is None else (cookie.bookie_id, cookie.journal_dirs, cookie.ledger_dirs, cookie.instance_id)
+    """Return the fields that all cookies of one bookie share; its indexes are in the ledger directories if the cookie names no others."""
+    if cookie is None:
+        return None
+    indexes = cookie.index_dirs or cookie.ledger_dirs
+    return cookie.bookie_id, cookie.journal_dirs, cookie.ledger_dirs, indexes, cookie.instance_id
 
 
 def read_cookie(current: Path) -> Cookie | None:

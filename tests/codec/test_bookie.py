@@ -21,6 +21,9 @@ def test_cookie_versions() -> None:
     assert codec.decode_cookie(COOKIE_V5, "VERSION") == codec.Cookie(5, "10.0.0.1:3181", *dirs, instance, ("/i0",))
     version_4 = b"4" + COOKIE_V5[1 : COOKIE_V5.index(b"indexDirs")]
     assert codec.decode_cookie(version_4, "VERSION") == codec.Cookie(4, "10.0.0.1:3181", *dirs, instance)
+    assert codec.decode_cookie(version_4 + b'indexDirs: ""\n', "VERSION") == codec.decode_cookie(version_4, "VERSION")
+    no_instance = version_4.replace(instance.encode(), b"")
+    assert codec.decode_cookie(no_instance, "VERSION") == codec.Cookie(4, "10.0.0.1:3181", *dirs)
     version_3 = b"3\n10.0.0.1:3181\n/j0,/j1\n2\t/l0\t/l1\n"
     assert codec.decode_cookie(version_3, "VERSION") == codec.Cookie(3, "10.0.0.1:3181", *dirs)
     for data in (COOKIE_V5, version_4, version_3):

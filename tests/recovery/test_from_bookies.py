@@ -1,6 +1,7 @@
 """Level C on the world of a cluster of which the bookies alone are left; its ZooKeeper says afterwards what was right."""
 
 import csv
+import re
 import shlex
 import shutil
 import struct
@@ -138,6 +139,19 @@ def test_lists_have_what_the_metadata_of_ledgers_has(cli: Cli, tmp_path: Path, d
     codes = {row["code"] for row in cli("--store", store, "-o", "json", "store", "check").json}
     assert "file-damaged" in codes
     assert "ledger-list-differs" not in codes
+
+
+def test_bookies_that_disagree_are_told_of(cli: Cli, bare: Path, tmp_path: Path) -> None:
+    """Where no cookie tells clusters apart, only the entries do: ledgers of both have the same ids."""
+    told = "bookies have different bytes for entries of"
+    assert told not in cli.done("--store", bare, "store", "recover", "--dry-run").stdout
+    source, store = scratch_copy(CLUSTER, "crashed", tmp_path), tmp_path / "store"
+    other = scratch_copy("small", "clean", tmp_path) / "bookkeeper"
+    for cookie in (*source.rglob("VERSION"), *other.rglob("VERSION")):
+        cookie.unlink()
+    given = [word for name in (*BOOKIES, other) for word in ("--bookie", f"{Path(name).name}={source / name}")]
+    assert run(["--store", str(store), "-q", "store", "import", "cluster", *given]) == 1
+    assert re.search(told + r" \d+ ledgers \(3, ", cli("--store", store, "store", "recover", "--dry-run").stdout)
 
 
 COLLECTED = (8, 19, 21)

@@ -366,6 +366,8 @@ def a_bookie(tmp_path: Path, *cookies: Cookie | None) -> Bookie:
         ((COOKIE, COOKIE), "instance-1", {"c:3181": COOKIE}, "the metadata has no cookie of b:3181"),
         ((COOKIE, COOKIE), "instance-1", {"b:3181": replace(COOKIE, ledger_dirs=("/other",))}, "is not the one that"),
         ((COOKIE, COOKIE), "instance-1", {"b:3181": replace(COOKIE, journal_dirs=("/other",))}, "is not the one that"),
+        ((COOKIE, COOKIE), "instance-1", {"b:3181": replace(COOKIE, index_dirs=("/other",))}, "is not the one that"),
+        ((COOKIE, COOKIE), "instance-1", {"b:3181": replace(COOKIE, index_dirs=COOKIE.ledger_dirs)}, ""),
     ],
 )
 def test_a_bookie_starts_with_the_cookie_that_is_registered_and_no_other(
