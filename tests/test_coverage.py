@@ -472,7 +472,21 @@ def test_a_cursor_whose_ledger_is_not_seen_is_not_called_lost(tmp_path: Path, cl
     (view,) = cli(*run, "doctor", "--code", "compacted-view-unfit", "-o", "jsonl").json_lines
     assert "may still be referenced" in view["message"]
     status = cli(*run, "compaction", "status", compacted, "-o", "json").json
-    assert not any("that nothing references" in one for one in status["problems"])
+    assert ["the position of __compaction is unknown" in one for one in status["problems"]] == [True]
+    plain = parse_topic("public/default/plain")
+    ends = dict.fromkeys(("never", "half", "reset-me", "expire-me", "holes"), (-1, Position(151, -1)))
+    for ledger_id, found in ((-1, 1), (99, 0)):
+        cursors = {**ends, "__compaction": (ledger_id, Position(8, -1))}
+        put_values(
+            tmp_path / "s",
+            {plain.cursor_path(name): encode_cursor_info(CursorInfo(*at)) for name, at in cursors.items()},
+        )
+        assert len(cli(*run, "doctor", "--code", "compaction-stale", "-o", "jsonl").json_lines) == found
+    bookies = first["evidence"]["bookies"]
+    row = json.dumps({"imported": bookies, "absent": [], "withoutJournal": bookies}).encode()
+    write_rows(tmp_path / "s", lambda txn: txn.put("state", b"bookies", row))
+    (view,) = cli(*run, "doctor", "--code", "compacted-view-unfit", "-o", "jsonl").json_lines
+    assert view["mend"] == "pulsar-admin store refresh"
     key = cli(*run, "compaction", "explain", "acme/orders/compacted", "--key", "k0003")
     assert (key.exit_code, "no message has the key" in key.stderr) == (1, False)
 

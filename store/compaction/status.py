@@ -208,15 +208,14 @@ def read_status(reader: EntryReader, topic: Topic, leaked: tuple[LeakedLedger, .
     cursor = find_compaction_cursor(reader, topic)
     ledger_id = None if cursor is None else cursor.state.properties.get(COMPACTED_LEDGER)
     horizon = None if cursor is None else cursor.state.mark_delete
-    problems = list(_cursor_problems(topic, cursor))
+    unseen = "" if cursor is None else unseen_position(reader.txn, cursor)
+    problems = [unseen] if unseen else [*_cursor_problems(topic, cursor)]
     facts = None
     if ledger_id is not None and horizon is not None:
         facts, more = _ledger_facts(reader, topic, ledger_id, horizon)
         problems += more
-    if cursor is not None and unseen_position(reader.txn, cursor):
-        leaked = ()  # it may name any of them
-    if leaked is None:
-        leaked = find_leaked(reader.txn, topic)
+    if leaked is None or unseen:
+        leaked = () if unseen else find_leaked(reader.txn, topic)  # an unseen state may name any of them
     problems += (f"ledger {row.ledger_id}: a compacted ledger of this topic that nothing references" for row in leaked)
     first = 0 if horizon is None else topic.place(horizon)
     since = extent_of(reader.txn, topic, ((first, topic.number_of_entries),))

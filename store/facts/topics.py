@@ -633,6 +633,11 @@ class TopicFacts:
         return tuple(name for name, cursor in self.cursor_readings if not isinstance(cursor, Cursor))
 
     @fact
+    def unseen_cursors(self) -> frozenset[str]:
+        """The names of cursors of which bookies that are not imported may have a newer state, so that their positions are unknown."""
+        return frozenset(one.cursor.name for one in self.subscriptions if one.cursor_bookies)
+
+    @fact
     def keeping(self) -> Mapping[str, Position]:
         """Cursor name → the position after which it keeps ledgers; a cursor that cannot be read keeps all ledgers."""
         return dict.fromkeys(self.unreadable_cursors, self.topic.first_position) | dict(self.mark_deletes)
@@ -675,7 +680,7 @@ class TopicFacts:
         if not self.policies.backlog_quotas:
             return ()
         # A cursor of unknown position may be slower than all others: what it would change is not told.
-        unseen = {one.cursor.name for one in self.subscriptions if one.cursor_bookies}
+        unseen = self.unseen_cursors
         marks = {name: mark for name, mark in self.mark_deletes.items() if name not in unseen}
         states = iter_quota_states(self.topic, marks, self.policies.backlog_quotas, self.now_ms)
         return tuple(state for state in states if state.is_reached or not unseen)

@@ -162,7 +162,7 @@ def read_pending_ack_log(reader: EntryReader, name: TopicName, subscription: str
         is_dropped = one.is_last and one.reason in (NO_LEDGER, NO_METADATA) and not one.is_damaged
         if one.lost and not is_dropped and topic.rank(Position(one.ledger_id, 0)) + one.lost[-1][1] + 1 > left:
             lost.append(one)
-    is_endless = never_replays(reader.txn, topic, mark_delete)
+    is_endless = never_replays(reader.txn, topic, mark_delete) and not any(one.not_seen() for one in broken)
     return PendingAckLog(log, mark_delete, topic.last_confirmed if is_endless else None, tuple(lost))
 
 

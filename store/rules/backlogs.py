@@ -108,7 +108,7 @@ def _cut_values(facts: SubscriptionFacts, cut: CutMessage) -> dict[str, object]:
 )
 def _markers(facts: SubscriptionFacts) -> Iterator[Evidence]:
     held = known(facts.contents)
-    if held is None or 2 * held.markers < max(held.entries, 1):
+    if held is None or 2 * held.markers < max(held.entries, 1) or facts.cursor_bookies:
         return
     rest = held.entries - held.markers
     yield here(

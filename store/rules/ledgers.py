@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from pulsar_admin.store.facts import Unknown
 from pulsar_admin.store.facts.cluster import ClusterFacts
 from pulsar_admin.store.facts.vanished import DetachedView, keys_of_view_alone
-from pulsar_admin.store.names import shell_word
+from pulsar_admin.store.model.coverage import bring_command
 from pulsar_admin.store.rules.finding import Severity
 from pulsar_admin.store.rules.rule import Evidence, Rules, first_of
 from pulsar_admin.store.wording import counted, listed, plural
@@ -219,8 +219,7 @@ def _unfit_views(facts: ClusterFacts) -> Iterator[Evidence]:
                 else "is no longer referenced; the entries that it lacks here"
             )
             unknown = f"{what} should be on {names}, which {are} not imported"
-            look = f"pulsar-admin store add bookie {shell_word(view.absent[0])}=DIR"
-            yield replace(_of_view(view, unknown, {}), severity=Severity.NOTE, mend=look)
+            yield replace(_of_view(view, unknown, {}), severity=Severity.NOTE, mend=bring_command(view.absent[0]))
         elif view.unfit:
             yield _of_view(view, f"is no longer referenced and cannot be attached again: {view.unfit}", {})
 

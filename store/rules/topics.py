@@ -64,7 +64,7 @@ def _left_behind(facts: TopicFacts) -> Iterator[Evidence]:
     needs="is_deduplicating",
 )
 def _holds(facts: TopicFacts) -> Iterator[Evidence]:
-    if DEDUP_CURSOR not in facts.mark_deletes or facts.is_deduplicated is False:
+    if DEDUP_CURSOR not in facts.mark_deletes.keys() - facts.unseen_cursors or facts.is_deduplicated is False:
         return
     ledgers, size = facts.held_by(DEDUP_CURSOR)
     replayed = facts.topic.entries_after(facts.mark_deletes[DEDUP_CURSOR])
@@ -104,7 +104,7 @@ HUGE_BYTES = 5 * 2048 * MEBIBYTE
 NODE_BYTES = MEBIBYTE
 """ZooKeeper's jute.maxbuffer: a request that is larger is refused."""
 _TOLD_ELSEWHERE = (
-    *("has no metadata", "is gone", "cannot be read", "of this topic that nothing references", "lacks"),
+    *("has no metadata", "is gone", "cannot be read", "of this topic that nothing references", "lacks", "not imported"),
     "after the end of the topic",
 )
 _CLOCKS = "Run NTP on producers and brokers, and turn on broker entry metadata (`brokerEntryMetadataInterceptors`)."
@@ -212,7 +212,7 @@ def _closed_in_future(facts: TopicFacts) -> Iterator[Evidence]:
 )
 @each_subscription
 def _ttl_blocked(facts: SubscriptionFacts) -> Iterator[Evidence]:
-    ttl = known(facts.of.message_ttl) if facts.of.clocks.future_now else None
+    ttl = known(facts.of.message_ttl) if facts.of.clocks.future_now and not facts.cursor_bookies else None
     future = future_dated(facts) if ttl is not None and facts.is_consumed else None
     if ttl is not None and future is not None and future.first == facts.oldest:
         yield here(
@@ -326,7 +326,7 @@ _QUOTA_HINTS = {
     needs="has_ranges",
 )
 def _hole_pins_ledgers(facts: TopicFacts) -> Iterator[Evidence]:
-    if not any(cursor.state.ranges for cursor in facts.cursors) or facts.unreadable_cursors:
+    if not facts.has_ranges or facts.unreadable_cursors or facts.unseen_cursors:
         return
     topic = facts.topic
     consumed, blocker = facts.consumed
@@ -460,7 +460,7 @@ def _compaction_inconsistent(facts: TopicFacts) -> Iterator[Evidence]:
 )
 def _compaction_stale(facts: TopicFacts) -> Iterator[Evidence]:
     own = facts.compaction_cursor
-    if own is None or len(facts.mark_deletes) < 2:
+    if own is None or len(facts.mark_deletes) < 2 or COMPACTION_CURSOR in facts.unseen_cursors:
         return
     ledgers, size = facts.held_by(COMPACTION_CURSOR)
     if size and not facts.compaction_threshold:

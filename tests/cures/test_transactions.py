@@ -103,6 +103,15 @@ def test_a_log_whose_replay_never_ends(name: str, empty: Sequence[int], whole_cl
 
 
 @pytest.mark.usefixtures("damages_stores")
+def test_a_log_that_may_go_on_in_a_journal_is_not_called_endless(whole_cli: Cli, store: Path) -> None:
+    put_cursor(store, trim(store, (1000,)))
+    (bookie,) = json.loads(read_rows(store, lambda txn: txn.get("state", b"bookies") or b""))["imported"]
+    row = {"imported": [bookie], "absent": [], "withoutJournal": [bookie]}
+    write_rows(store, lambda txn: txn.put("state", b"bookies", json.dumps(row).encode()))
+    assert diagnoses(whole_cli, store, "--code", "pending-ack-replay-endless") == []
+
+
+@pytest.mark.usefixtures("damages_stores")
 def test_a_cursor_in_front_of_a_ledger_that_is_gone_moves_on(whole_cli: Cli, store: Path) -> None:
     """``ManagedCursorImpl.recoveredCursor``: (ledger, -1) of a ledger that is gone is the next one's beginning."""
     end = trim(store, (1000,))

@@ -28,15 +28,16 @@ from pulsar_admin.store.rules.finding import Severity
 from tests.at_bounds import A_TOPIC, DAY, UNREADABLE, Answers, N, Texts, asking, called
 
 GIB, MIB, NOTE, WARNING = 1 << 30, 1 << 20, Severity.NOTE, Severity.WARNING
-DEDUP = N(mark_deletes={DEDUP_CURSOR: Position(1, 1)}, is_deduplicated=None)
+DEDUP = N(mark_deletes={DEDUP_CURSOR: Position(1, 1)}, is_deduplicated=None, unseen_cursors=frozenset())
 MANY = [N(entries=100)] * 999
 FIRST = N(born_ms=5, position=Position(1, 2), deliver_at_ms=5)
 OF_TTL = N(ttl=N(seconds=60, source="namespace"), next_message=FIRST, overdue=None, cursor=N(name="s"))
 CHILD = N(segment_id=2, topic="two", parents=(1,), children=(), start=5, end=9, is_active=True)
 PARENT = N(segment_id=1, topic="one", parents=(), children=(2,), start=0, end=9, is_active=False)
 HOLDING = N(
-    cursors=[N(state=N(ranges=[1]))],
+    has_ranges=True,
     unreadable_cursors=False,
+    unseen_cursors=False,
     consumed=(1, ("s", Position(7, 1))),
     retention=N(time_minutes=0),
     topic=N(
@@ -88,7 +89,8 @@ JUDGED: dict[Callable[..., object], list[tuple[Any, list[Severity | str | None]]
         ((N(**vars(DEDUP), held_by=lambda name, size=size: (1, size),
             topic=N(entries_after=lambda at, after=after: after)),), told)
         for after, size, told in ((10**6, 0, [WARNING]), (10**6 - 1, 0, []), (0, 100 * MIB, [None]),
-            (0, 100 * MIB - 1, []))] + [((N(**vars(DEDUP) | {"is_deduplicated": False}),), [])],
+            (0, 100 * MIB - 1, []))]
+        + [((N(**vars(DEDUP) | more),), []) for more in ({"is_deduplicated": False}, {"unseen_cursors": {DEDUP_CURSOR}})],
     topics._ledgers_tiny: [
         ((N(topic=N(ledgers=[N(entries=first), *more, N(entries=0)])),), told)
         for first, more, told in ((100, MANY, []), (99, MANY, [None]), (0, MANY[:-1], []))],
@@ -100,15 +102,16 @@ JUDGED: dict[Callable[..., object], list[tuple[Any, list[Severity | str | None]]
         for count, size, told in ((999, MIB, []), (1000, MIB // 2, [None]), (1000, MIB // 2 - 1, []), (1000, 943_718, [None]),
                                   (1000, 943_719, [Severity.CRITICAL]))],
     topics._compaction_stale: [
-        ((N(compaction_cursor=N(mark_delete="1:1"), mark_deletes=range(count), compaction_threshold=None,
+        ((N(compaction_cursor=N(mark_delete="1:1"), mark_deletes=range(count), compaction_threshold=None, unseen_cursors=(),
             held_by=lambda name, size=size: (1, size)),), told)
         for count, size, told in ((1, 1, []), (2, 0, []), (2, 100 * MIB - 1, [NOTE]), (2, 100 * MIB, [WARNING]))],
     topics._hole_pins_ledgers: [  # the last ledger stays in any case, and those before the slowest position are consumed
         ((N(**vars(HOLDING) | {"subscriptions": [N(pending=pending)]} | more),), told) for pending, more, told in (
             (((1, 2),), {}, ["message at 1 is not acknowledged: 2 ledgers after it of 2 bytes"]),
             (((1, 6), (10, 11)), {}, []), (((1, 5), (14, 15)), {}, ["1 ledger after it"]), (((1, 2), (15, 20)), {}, ["2 ledgers"]),
-            (((1, 2),), {"retention": N(time_minutes=-1)}, []), (((1, 2),), {"cursors": [N(state=N(ranges=[]))]}, []),
-            (((1, 2),), {"unreadable_cursors": True}, []), (((1, 2),), {"consumed": (1, None)}, []))],
+            (((1, 2),), {"retention": N(time_minutes=-1)}, []), (((1, 2),), {"has_ranges": False}, []),
+            (((1, 2),), {"unreadable_cursors": True}, []), (((1, 2),), {"unseen_cursors": True}, []),
+            (((1, 2),), {"consumed": (1, None)}, []))],
     topics._clock: [
         ({"facts": N(wrong_producers={"future": count},
             broken=(), clocks=N(ahead_ms=off_ms, behind_ms=0, future_ledgers=1, past_ledgers=0, is_stamped=True)),
@@ -125,8 +128,8 @@ JUDGED: dict[Callable[..., object], list[tuple[Any, list[Severity | str | None]]
             N(ledger_id=number, claims={}, reason="", entries=1, size_bytes=GIB // count - less) for number in range(count)]),), told)
         for count, less, off, told in ((1, 0, (), [WARNING]), (1, 1, (), [NOTE]), (5, 0, (), ["ledgers 0, 1, 2, 3, 4"]))],
     backlogs._markers: [
-        ((N(contents=N(markers=markers, entries=entries), of=N(where="t"), cursor=N(name="s")),), told)
-        for markers, entries, told in ((1, 2, ["1 entry is left"]), (1, 3, []), (0, 0, []))],
+        ((N(contents=N(markers=markers, entries=entries), of=N(where="t"), cursor=N(name="s"), cursor_bookies=unseen),), told)
+        for markers, entries, unseen, told in ((1, 2, (), ["1 entry is left"]), (1, 3, (), []), (0, 0, (), []), (2, 2, "b", []))],
     scalable._wrong_relations: [
         ((N(record=N(next_segment_id=following, segments=[N(**vars(PARENT) | parent), N(**vars(CHILD) | segment)])),),
             told)
