@@ -191,6 +191,24 @@ def test_a_removed_entry_log_of_one_bookie(disks: Path, tmp_path: Path, cli: Cli
     assert rest == [row for row in answer.json if row["ledgerId"] != first]
 
 
+def test_what_a_lost_log_had_may_be_on_a_bookie_that_was_not_imported(
+    disks: Path, tmp_path: Path, cli: Cli, damages_stores: None
+) -> None:
+    current = _lose_a_log(disks).parent
+    (current / "lastMark").rename(current / "lastMark-before-salvage")  # its journals are lost
+    path, words = tmp_path / "s", [word for number in (0, 1) for word in ("--bookie", disks / f"bookkeeper{number}")]
+    cli("--store", path, "store", "import", "cluster", "--zookeeper", disks / "zookeeper", *words)
+    (row,) = diagnoses(cli, path, "--code", "entry-log-missing")
+    assert row["evidence"]["elsewhere"] + 321 == row["evidence"]["entries"] == 640
+    assert (row["severity"], row["evidence"]["nowhere"]) == ("warning", 0)
+    assert "321 may be on bookies or in journals that are not imported" in row["message"]
+    lowest = {row["ledgerId"]: row["lowest"] for row in cli.rows(path, "ledgers underreplicated")}
+    rows = [row for row in cli.rows(path, "store check") if row["code"] == "copies-missing"]
+    told = {row["context"]["ledgerId"]: "; of some no copy was imported" in row["message"] for row in rows}
+    assert {*told.values()} == {True, False}
+    assert all(is_told == (lowest[ledger_id] == 0) for ledger_id, is_told in told.items())
+
+
 def test_a_log_that_goes_after_the_import(disks: Path, tmp_path: Path, cli: Cli, damages_stores: None) -> None:
     """Refresh forgets a file whose entries other files have, and says of which bookies they are no more."""
     _own(disks, "bookkeeper1")

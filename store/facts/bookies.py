@@ -18,6 +18,7 @@ from pulsar_admin.store.facts import fact
 from pulsar_admin.store.facts.topics import TopicFacts
 from pulsar_admin.store.model.broken import GONE, Missing, Thinned, find_missing, iter_thinned, iter_unreadable
 from pulsar_admin.store.model.coverage import (
+    count_unseen,
     ensemble_bookies,
     find_gone_bookies,
     lacking_of,
@@ -46,7 +47,8 @@ class LostLog(Struct, frozen=True):
     replays when the bookie starts.
 
     ``ledgers``: those of the entries; ``elsewhere``: how many entries another bookie serves; ``outside``: how many others are in files
-    that no bookie serves; ``nowhere``: how many no file has; ``is_database``: whether the index is DbLedgerStorage's.
+    that no bookie serves; ``unseen``: how many only bookies or journals that are not imported may have; ``nowhere``: how many nothing
+    has; ``is_database``: whether the index is DbLedgerStorage's.
     """
 
     bookie: str
@@ -55,6 +57,7 @@ class LostLog(Struct, frozen=True):
     entries: int
     elsewhere: int
     outside: int
+    unseen: int
     nowhere: int
     is_database: bool
     is_empty: bool
@@ -180,7 +183,7 @@ class BookieFacts:
     def _lost(self, bookie_id: str, log: MissingLog) -> LostLog:
         import numpy as np
 
-        ledgers, entries, elsewhere, outside = list[int](), 0, 0, 0
+        ledgers, entries, elsewhere, outside, unseen = list[int](), 0, 0, 0, 0
         for ledger_id, rows in sorted(log.entries.items()):
             ledger = read_ledger(self._reader.txn, ledger_id)
             ids = lacking_of(self._reader.txn, ledger, bookie_id, np.array(rows.to_array(), np.int64))
@@ -192,11 +195,10 @@ class BookieFacts:
                 entries += len(ids)
                 elsewhere += len(ids) - len(not_served)
                 outside += len(not_served & in_files)
-        nowhere = entries - elsewhere - outside
-        is_empty = log.path.exists()
-        return LostLog(
-            bookie_id, log.path, tuple(ledgers), entries, elsewhere, outside, nowhere, log.is_database, is_empty
-        )
+                unseen += count_unseen(self._reader.txn, ledger, [(one, one) for one in not_served - in_files])[0]
+        nowhere = entries - elsewhere - outside - unseen
+        sums = entries, elsewhere, outside, unseen, nowhere
+        return LostLog(bookie_id, log.path, tuple(ledgers), *sums, log.is_database, is_empty=log.path.exists())
 
 
 def _of(entry_ids: Sequence[int]) -> BitMap64:

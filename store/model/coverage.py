@@ -427,7 +427,7 @@ class Coverage(Answer, frozen=True):
         lost = ", ".join(f"{counted(count, 'entry is', 'entries are')} {what}" for count, what in counts if count)
         return (
             f"{self.short:,} of its {counted(entries, 'entry')} {plural(self.short, 'lacks', 'lack')} a copy ({where});"
-            f" {lost or 'each has another copy'}"
+            f" {lost or ('each has another copy' if self.lowest else 'of some no copy was imported')}"
         )
 
 

@@ -21,11 +21,13 @@ BOOKIE_RULES = Rules[ClusterFacts]()
 
 
 def _logs(facts: ClusterFacts, *, is_database: bool) -> Iterator[Evidence]:
+    unseen = "may be on bookies or in journals that are not imported"
     for log in (one for one in facts.bookies.lost_logs if one.is_database is is_database):
         counts = (
             (log.elsewhere, "has another copy that clients get", "have another copy that clients get"),
             (log.outside, "is only where no client can read it", "are only where no client can read them"),
             (log.nowhere, "is nowhere", "are nowhere"),
+            (log.unseen, unseen, unseen),
         )
         rest = ", ".join(f"{count:,} {plural(count, one, many)}" for count, one, many in counts if count)
         yield Evidence(
@@ -51,7 +53,8 @@ BOOKIE_RULES.row(
     Severity.CRITICAL,
     "An entry log that a bookie's index names does not exist",
     "The index points entries of existing ledgers to this log. Journals may still have them, but before the mark at "
-    "which a start begins to read. Critical if clients get no other copy, otherwise a warning.",
+    "which a start begins to read. Critical if clients get no other copy, otherwise a warning, also where that is unknown as bookies "
+    "are not imported.",
     "The bookie answers with an I/O error, and the client asks the entry's other bookies. If none has it the "
     "reader is stuck, and a ledger that was not closed cannot be recovered.",
     "pulsar-admin store salvage {disks}",
