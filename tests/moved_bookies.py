@@ -47,7 +47,7 @@ def change_ledgers(path: Path, change: Change, without_cookies: Collection[str] 
                 txn.put("tree", *row_of(Node(node.path, node.stat, value)))
         for bookie in without_cookies:
             txn.delete("tree", tree_key(f"{COOKIES}/{bookie}"))
-        index_absent_bookies(store, txn, (), None, {})
+        index_absent_bookies(store, txn, (), None, {}, {})
 
     with open_store(path, writable=True) as store:
         store.write(work)

@@ -348,6 +348,19 @@ def test_a_bookie_and_the_journal_of_another_are_both_named(tmp_path: Path, cli:
     )
 
 
+def test_of_a_bookie_without_its_journal_old_copies_are_lost_and_new_ones_unknown(tmp_path: Path, cli: Cli) -> None:
+    """Its log of the first 60 ledgers is gone; what was written since the last start, from ledger 261 on, was only in its journal."""
+    disks, path = disks_of("crashed", tmp_path / "disks"), tmp_path / "s"
+    (disks / "bk2" / "ledgers0" / "0.log").unlink()
+    parts = (bookie(disks, 1), f"{disks}/bk2/ledgers0", bookie(disks, 3))
+    words = [word for part in parts for word in ("--bookie", part)]
+    cli("--store", path, "store", "import", "cluster", "--zookeeper", disks / "zk", *words).ends(1)
+    rows = cli.rows(path, "ledgers underreplicated")
+    short, unknown = ({row["ledgerId"] for row in rows if row[what]} for what in ("short", "unknown"))
+    assert (len(short), max(short) <= 60) == (35, True)
+    assert (len({one for one in unknown if one >= 261}), short & unknown) == (27, set())
+
+
 def test_journal_directories_of_one_bookie_come_one_after_the_other_in_any_order(tmp_path: Path, cli: Cli) -> None:
     disks, path = world("chains") / "clean" / "bookie1", tmp_path / "s"
 

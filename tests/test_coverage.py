@@ -152,10 +152,11 @@ def _import(source: Path, path: Path, cli: Cli) -> Path:
 
 
 def _lose_a_log(disks: Path) -> Path:
-    """Take the entry log with the most records of ``bookkeeper1`` away, and its journal, which has them, too."""
+    """Take the entry log with the most records of ``bookkeeper1`` away, and its journal, which has them, too, for good."""
     current = _own(disks, "bookkeeper1")
     for journal in current.glob("*.txn"):
         journal.unlink()
+    (current / "lastMark").rename(current / "lastMark-before-salvage")
     log = max(current.glob("*.log"), key=lambda path: path.stat().st_size)
     log.unlink()
     return log
@@ -537,7 +538,7 @@ def test_a_compacted_ledger_that_an_unseen_cursor_may_name(tmp_path: Path, cli: 
     values[topic.cursor_path("__compaction")] = encode_cursor_info(CursorInfo(150, Position(66, -1)))
     put_values(store, values)
     with open_store(store, writable=True) as opened:
-        opened.write(lambda txn: coverage.index_absent_bookies(opened, txn, (), None, {}))
+        opened.write(lambda txn: coverage.index_absent_bookies(opened, txn, (), None, {}, {}))
     rows = cli(*run, "doctor", "--each", 1000, "-o", "jsonl").json_lines
     assert [row["severity"] for row in rows if row["where"] == str(topic)] == ["note"]
     for words in (("run", topic), ("attach", topic, view["ledger"]["ledgerId"])):

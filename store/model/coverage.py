@@ -47,7 +47,7 @@ from pulsar_admin.store.db.copies import has_copies, iter_copies
 from pulsar_admin.store.db.environment import Store, Txn, once
 from pulsar_admin.store.db.files import DIFFERS, FileMode, iter_damage, iter_logs
 from pulsar_admin.store.db.owners import Owner, find_owners
-from pulsar_admin.store.db.tree import iter_children, iter_values, plain_value, tree_key
+from pulsar_admin.store.db.tree import find_node, iter_children, iter_values, plain_value, tree_key
 from pulsar_admin.store.db.unserved import (
     FAILING,
     UNSERVED,
@@ -253,6 +253,7 @@ class _BookiesRow(NamedTuple):
     unknown: tuple[str, ...] | None
     unlogged: tuple[str, ...] | None  # None: a version wrote the row that did not look at journals
     disks: tuple[str, ...]  # those of ``unlogged`` of which a journal directory was not given
+    flushed_ms: Mapping[str, int]  # of ``unlogged``: when the newest ledger in their index was created
 
 
 def _read_bookies_row(txn: Txn) -> _BookiesRow | None:
@@ -263,7 +264,8 @@ def _read_bookies_row(txn: Txn) -> _BookiesRow | None:
             None if ids is None else _ids(ids) for ids in (row.get("unknown"), row.get("withoutJournal"))
         )
         disks = _ids(row.get("journalsNotGiven", []))
-        return _BookiesRow(_ids(row["imported"]), _ids(row["absent"]), unknown, unlogged, disks)
+        flushed_ms = {str(bookie): int(ms) for bookie, ms in row.get("flushedMs", {}).items()}
+        return _BookiesRow(_ids(row["imported"]), _ids(row["absent"]), unknown, unlogged, disks, flushed_ms)
 
     return txn.read_state(_BOOKIES_ROW, "bookies", parse)
 
@@ -274,7 +276,9 @@ def renamed_row(txn: Txn, old: str, new: str) -> Step | None:
     if row is None:
         return None
     fields = json.loads(row)
-    after = {key: sorted({new if one == old else one for one in ids}) for key, ids in fields.items()}
+    flushed = {new if one == old else one: ms for one, ms in fields.pop("flushedMs", {}).items()}
+    after: dict[str, Any] = {key: sorted({new if one == old else one for one in ids}) for key, ids in fields.items()}
+    after["flushedMs"] = flushed
     return Step("state", _BOOKIES_ROW, row, json.dumps(after).encode())
 
 
@@ -311,12 +315,14 @@ def index_absent_bookies(
     left_out: Collection[str],
     members: Collection[str] | None,
     without_journal: Mapping[str, bool],
+    indexed: Mapping[str, Iterable[int]],
 ) -> None:
     """Find the absent bookies among those with cookies and in ledgers' ensembles, and write the row of bookies in ``txn``.
 
     If an imported bookie has no id, absent ones cannot be determined, and the row is deleted. ``left_out``: bookies of
     another cluster; ``members``: the sum of ``members_of`` for all ledgers, None: the tree is read for them;
-    ``without_journal``: imported bookies a journal of which, needed by their start, was not imported → whether its directory was not given.
+    ``without_journal``: imported bookies a journal of which, needed by their start, was not imported → whether its directory was not given;
+    ``indexed``: these → the ledgers in their index.
     """
     ids = [bookie.bookie_id for bookie in iter_present_bookies(txn)]
     imported = [bookie_id for bookie_id in ids if bookie_id not in left_out]
@@ -331,13 +337,20 @@ def index_absent_bookies(
                 named |= members_of(path, value)
     else:
         named.update(members)
-    fields = {"imported": sorted(imported), "absent": sorted(named.difference(imported))}
+    fields: dict[str, Any] = {"imported": sorted(imported), "absent": sorted(named.difference(imported))}
     if any(source["kind"] != "bookie" for source in store.info.sources):
         fields["unknown"] = sorted(set(imported) - named)
     fields["withoutJournal"] = sorted(without_journal.keys() & imported)
     fields["journalsNotGiven"] = [bookie_id for bookie_id in fields["withoutJournal"] if without_journal[bookie_id]]
+    fields["flushedMs"] = {bookie: _newest_ms(txn, found) for bookie, found in indexed.items() if bookie in imported}
     txn.put("state", _BOOKIES_ROW, json.dumps(fields).encode())
     _forget_bookies(txn)
+
+
+def _newest_ms(txn: Txn, ledger_ids: Iterable[int]) -> int:
+    """Return when the newest of these ledgers was created (ms), of those that the metadata has; -1 for none."""
+    nodes = (find_node(txn, ledger_path(int(one))) for one in sorted(ledger_ids, reverse=True))
+    return next((node.stat.created_ms for node in nodes if node is not None), -1)
 
 
 def _forget_bookies(txn: Txn) -> None:
@@ -480,7 +493,17 @@ def read_coverage(txn: Txn, ledger: Ledger, last_entry_id: int | None = None) ->
     if held is None or served is None:
         return None
     unlogged = disks.imported.intersection(unseen_places(txn))
-    return count_copies(ledger.metadata, last, disks.imported, served, damaged, disks.gone, held, unlogged)
+    late = _unlogged_after(txn, ledger.ledger_id, ledger.metadata, unlogged) if unlogged else unlogged
+    return count_copies(ledger.metadata, last, disks.imported, served, damaged, disks.gone, held, unlogged, late)
+
+
+def _unlogged_after(txn: Txn, ledger_id: int, metadata: LedgerMetadata, unlogged: Set[str]) -> frozenset[str]:
+    """Return those of the bookies without their journal that may have copies of a ledger there: it is open, or was closed after the newest
+    ledger that their index has was created. A bookie flushes what it got before that (``SingleDirectoryDbLedgerStorage.flush``, 4.17)."""
+    kept, node = _read_bookies_row(txn), find_node(txn, ledger_path(ledger_id))
+    if kept is None or node is None or metadata.state is not LedgerState.CLOSED:
+        return frozenset(unlogged)
+    return frozenset(one for one in unlogged if node.stat.modified_ms >= kept.flushed_ms.get(one, -1))
 
 
 def _count_whole(metadata: LedgerMetadata, last: int, bitmaps: Mapping[str, BitMap64]) -> Coverage | None:
@@ -544,12 +567,13 @@ def count_copies(
     gone: frozenset[str] = frozenset(),
     held: Mapping[str, Array] | None = None,
     unlogged: frozenset[str] = frozenset(),
+    late: frozenset[str] = frozenset(),
 ) -> Coverage:
     """Return how many copies there are of the entries 0 to ``last_entry_id``.
 
     ``served``: bookie → ids of the entries it serves (i64, ascending, each once), ``held``: that its files have, None: the same;
     ``damaged``: (bookie, entry id, whether it only differs); ``gone``: bookies that serve nothing; ``unlogged``: imported ones whose
-    journal, which is not imported, may have what they lack.
+    journal, which is not imported, may have what no bookie has; ``late``: those whose journal may also have their copy of what others have.
     """
     import numpy as np
 
@@ -557,6 +581,7 @@ def count_copies(
     held = served if held is None else held
     stripes = list(stripes_of(metadata, last_entry_id))
     rows, copies = [], [nothing]
+    unsure: list[Array] = []
     for bookie in ensemble_bookies(metadata):
         expected = sum(stripe.count(bookie) for stripe in stripes)
         right = _written_to(stripes, bookie, served.get(bookie, nothing))
@@ -569,6 +594,7 @@ def count_copies(
         unserved = np.setdiff1d(_written_to(stripes, bookie, held.get(bookie, nothing)), right, assume_unique=True)
         if bookie in imported:
             copies.append(right)
+            unsure += [right, bad] if bookie in late else []
         missing = expected - len(right) - len(bad) if bookie in imported or bookie in gone else 0
         rows.append(
             BookieCopies(
@@ -584,11 +610,16 @@ def count_copies(
             )
         )
     entry_ids, counts = np.unique(np.concatenate(copies), return_counts=True)
+    sure = counts.copy()
+    for some in unsure:
+        sure[np.isin(entry_ids, some)] -= 1
     on = np.bincount(counts, minlength=metadata.write_quorum + 1)[: metadata.write_quorum + 1]
     total = sum(stripe.last - stripe.first + 1 for stripe in stripes)
     on[0] = 0
     known = imported | gone
-    unknown, short, lost, lowest = _shortfall(stripes, known, unlogged, entry_ids, counts, metadata.write_quorum)
+    unknown, short, lost, lowest = _shortfall(
+        stripes, known, unlogged, late, entry_ids, counts, sure, metadata.write_quorum
+    )
     outside = len(_outside(stripes, known, entry_ids, held))
     return Coverage(
         tuple(rows), (total - int(on.sum()), *on[1:].tolist()), unknown, short, lost - outside, lowest, outside
@@ -628,12 +659,14 @@ def _shortfall(
     stripes: list[Stripe],
     known_bookies: frozenset[str],
     unlogged: frozenset[str],
+    late: frozenset[str],
     found: Array,
     counts: Array,
+    sure: Array,
     lowest: int,
 ) -> tuple[int, int, int, int]:
-    """Return ``Coverage``'s unknown, short, lost plus outside, and lowest. ``found``, ``counts``: entries and their numbers of copies;
-    ``lowest``: the copies of a complete entry."""
+    """Return ``Coverage``'s unknown, short, lost plus outside, and lowest. ``found``, ``counts``: entries and their numbers of copies,
+    ``sure``: without those on ``late`` bookies, less one for each damaged record there; ``lowest``: the copies of a complete entry."""
     import numpy as np
 
     unknown = short = lost = 0
@@ -644,10 +677,12 @@ def _shortfall(
         entries = np.array(stripe.counts())
         inside = (found >= stripe.first) & (found <= stripe.last)
         residues, there = found[inside] % size, counts[inside]
+        doubted = np.array([len(late.intersection(stripe.write_set(residue))) for residue in range(size)])
         none = entries - np.bincount(residues, minlength=size)
         logged = np.array([unlogged.isdisjoint(stripe.write_set(residue)) for residue in range(size)])
         unknown += int(entries[known < whole].sum()) + int(none[(known == whole) & ~logged].sum())
-        few = there < known[residues]
+        few = sure[inside] < (known - doubted)[residues]
+        unknown += int(((known == whole)[residues] & (there < known[residues]) & ~few).sum())
         short += int(none[(known > 0) & logged].sum()) + int(few.sum())
         lost += int(none[(known == whole) & logged].sum())
         if (none[(known > 0) & logged] > 0).any():

@@ -30,9 +30,9 @@ from pulsar_admin.store.codec.ledgerindex import (
     iter_index_rows,
     ledger_id_of_index,
 )
-from pulsar_admin.store.db.bookies import Bookie
+from pulsar_admin.store.db.bookies import Bookie, merge_bookies
 from pulsar_admin.store.db.files import DIFFERS, Damage, LogFile
-from pulsar_admin.store.errors import InvalidValue, MetadataCorrupt
+from pulsar_admin.store.errors import InvalidValue, MetadataCorrupt, StoreError
 from pulsar_admin.store.files import open_regular, read_file
 from pulsar_admin.store.names import LONG_MAX, FileKind
 from pulsar_admin.store.sources.bookies import read_bookie_directory
@@ -548,6 +548,17 @@ def read_ledger_ids(database: Path, problems: list[str], *, to_damage: bool = Fa
         # Rows of ``rebuild-db-ledgers-index`` have longer keys, and flags a negative one.
         keys = (int.from_bytes(key[:_LEDGER_BYTES], "big", signed=True) for key, _ in rows if len(key) >= _LEDGER_BYTES)
         return np.fromiter((key for key in keys if key >= 0), np.int64)
+
+
+def read_indexed_ledgers(bookies: Iterable[Bookie], ids: Collection[str]) -> dict[str, list[int]]:
+    """Return bookie of ``ids`` → the ledgers in its `ledgers` databases; without those whose databases cannot be read."""
+    indexed = {}
+    for bookie in merge_bookies(bookies):
+        if bookie.bookie_id in ids:
+            with suppress(StoreError, OSError):
+                known = read_known_ledgers(bookie)
+                indexed[bookie.bookie_id] = [] if known is None else known.tolist()
+    return indexed
 
 
 def read_known_ledgers(bookie: Bookie) -> Array | None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import errno
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -58,6 +58,7 @@ from pulsar_admin.store.rules.ledgers import LEDGER_RULES
 from pulsar_admin.store.scan.files import LedgerDigests
 from pulsar_admin.store.sources.bookies import files_of, foreign_ids, journal_marks, size_of
 from pulsar_admin.store.sources.given_bookies import missing_directories
+from pulsar_admin.store.sources.index_places import read_indexed_ledgers
 from pulsar_admin.store.sources.journals import without_journal
 from pulsar_admin.store.sources.layout import Layout, is_live
 from pulsar_admin.store.sources.nodes import MetadataDirectory, iter_source_rows
@@ -255,12 +256,17 @@ def _index_state(
 ) -> None:
     put_next_ledger_id(txn, next_ledger_id)
     put_given_meanwhile(txn, meanwhile)
-    coverage.index_absent_bookies(
-        store, txn, foreign_ids(txn, layout.bookies), members, without_journal(layout.bookies)
-    )
+    index_bookies(store, txn, layout.bookies, members)
     index_unserved(store, txn, marks)
     if as_of is not None:
         put_as_of(txn, as_of)
+
+
+def index_bookies(store: Store, txn: Txn, bookies: Sequence[Bookie], members: Collection[str] | None) -> None:
+    """Write which of the imported bookies, and what of them, is not here; ``members``: as of ``index_absent_bookies``."""
+    unlogged = without_journal(bookies)
+    indexed = read_indexed_ledgers(bookies, unlogged)
+    coverage.index_absent_bookies(store, txn, foreign_ids(txn, bookies), members, unlogged, indexed)
 
 
 def absent_texts(layout: Layout, absent: coverage.AbsentBookies | None) -> list[str]:

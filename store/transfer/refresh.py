@@ -63,14 +63,12 @@ from pulsar_admin.store.model.copy_age import find_as_of, put_as_of, put_refresh
 from pulsar_admin.store.model.coverage import (
     find_absent_bookies,
     find_underreplicated,
-    index_absent_bookies,
     tells_journals,
 )
 from pulsar_admin.store.model.references import count_wrong_owners, index_owners
 from pulsar_admin.store.scan.ledgers_map import read_ledger_sizes
 from pulsar_admin.store.sources import cluster
-from pulsar_admin.store.sources.bookies import find_strangers, foreign_ids, journal_marks
-from pulsar_admin.store.sources.journals import without_journal
+from pulsar_admin.store.sources.bookies import find_strangers, journal_marks
 from pulsar_admin.store.sources.layout import Layout
 from pulsar_admin.store.sources.nodes import MetadataDirectory, Source, iter_source_rows
 from pulsar_admin.store.sources.zookeeper import is_zookeeper, newest_zxid
@@ -271,7 +269,7 @@ def refresh_store(
         else:
             _put_tree_facts(txn, tree)
             if marks_moved or not tells_journals(txn):
-                _index_bookies(store, txn)
+                imports.index_bookies(store, txn, [*iter_present_bookies(txn)], None)
         if as_of is not None:
             put_as_of(txn, as_of)
 
@@ -457,12 +455,7 @@ def _take_tree(store: Store, txn: Txn, tree: _NewTree) -> None:
         _begin(txn)
     _put_tree_facts(txn, tree)
     index_owners(store, txn)
-    _index_bookies(store, txn)
-
-
-def _index_bookies(store: Store, txn: Txn) -> None:
-    bookies = [*iter_present_bookies(txn)]
-    index_absent_bookies(store, txn, foreign_ids(txn, bookies), None, without_journal(bookies))
+    imports.index_bookies(store, txn, [*iter_present_bookies(txn)], None)
 
 
 # -- files ------------------------------------------------------------------------------------------------------------
