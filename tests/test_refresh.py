@@ -19,8 +19,9 @@ from pulsar_admin.store.db.unserved import put_journal_marks, read_journal_marks
 from pulsar_admin.store.transfer.fetching import list_again
 from pulsar_admin.store.transfer.imports import ImportOptions
 from pulsar_admin.store.transfer.refresh import RefreshOptions, RefreshResult, refresh_store
+from tests.altering import alter, raw_rows
 from tests.conftest import Cli
-from tests.stores import import_standalone, imported, in_store, read_rows
+from tests.stores import copied, import_standalone, imported, in_store, read_rows, write_rows
 from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store
 from tests.worlds import assert_unchanged, copy_tree, scratch_copy, world
 
@@ -250,3 +251,17 @@ def test_a_store_that_was_moved_names_its_files_of_urls_where_they_are(tmp_path:
         with store.read() as txn:
             assert [log.origin for log in iter_logs(txn)] == [f"{moved[0]}/0.log"]
             assert read_journal_marks(txn) == {str(moved[1]): (1, 2), str(disk): (3, 4)}
+
+
+@pytest.mark.usefixtures("damages_stores")
+@pytest.mark.parametrize("is_altered", [True, False], ids=["a bit of it", "no list"])
+def test_a_damaged_row_of_bookies_is_written_again(is_altered: bool, tmp_path: Path, cli: Cli) -> None:
+    path = copied("small", "clean", tmp_path)
+    (row,) = (row for row in raw_rows(path) if (row.database, row.key) == ("state", b"bookies"))
+    if is_altered:
+        alter(path, row, 5, 1)
+        cli("--store", path, "topics", "stats", "public/default/plain").ends(6, "'bookies'", "store refresh")
+    else:
+        write_rows(path, lambda txn: txn.put("state", b"bookies", b'{"imported": 7}'))
+    assert "it was written again from the source" in cli("--store", path, "store", "refresh").stderr
+    assert row in [*raw_rows(path)]

@@ -7,7 +7,7 @@ one call proves a row.
 """
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import google_crc32c
@@ -63,15 +63,17 @@ def altered_row(path: Path, database: str, key: bytes, what: str = "its digest d
     """Return the error for a row whose key or value is not what was written."""
     return IndexCorrupt(
         f"the row {name_of_row(database, key)} of database {database} in {path} was altered: {what}",
-        hint=cure_of(path, database),
+        hint=cure_of(path, database, [key]),
         path=str(path),
         database=database,
         key=key.hex(),
     )
 
 
-def cure_of(path: Path, database: str) -> str:
-    """Return the hint on how to repair a database with an altered row."""
+def cure_of(path: Path, database: str, keys: Sequence[bytes] = ()) -> str:
+    """Return the hint on how to repair a database whose rows at ``keys`` were altered."""
+    if database == "state" and [*keys] == [b"bookies"]:
+        return "write it again with: pulsar-admin store refresh"
     if database in DERIVED:
         return "rebuild the index with: pulsar-admin store index --rebuild"
     if database == "tree":

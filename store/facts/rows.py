@@ -31,6 +31,6 @@ def altered_rows(txn: Txn) -> tuple[AlteredRows, ...]:
         if keys:
             names = tuple(name_of_row(database, key) for key in keys[:_NAMED])
             altered.append(
-                AlteredRows(database, len(keys), names, database in DERIVED, cure_of(txn.store.path, database))
+                AlteredRows(database, len(keys), names, database in DERIVED, cure_of(txn.store.path, database, keys))
             )
     return tuple(altered)

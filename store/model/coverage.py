@@ -256,6 +256,7 @@ class _BookiesRow(NamedTuple):
     flushed_ms: Mapping[str, int]  # of ``unlogged``: when the newest ledger in their index was created
 
 
+@once
 def _read_bookies_row(txn: Txn) -> _BookiesRow | None:
     """Return what the row says, None without one; raises IndexCorrupt."""
 
@@ -354,7 +355,7 @@ def _newest_ms(txn: Txn, ledger_ids: Iterable[int]) -> int:
 
 
 def _forget_bookies(txn: Txn) -> None:
-    for asked in (_split_bookies, unseen_places):
+    for asked in (_read_bookies_row, _split_bookies, unseen_places):
         txn.memo.pop(asked, None)
 
 

@@ -230,6 +230,12 @@ def refresh_store(
     result = RefreshResult(str(store.path), layout.name, checksums=options.verify, forget=options.forget)
     _warn_of_holder(layout, result, warn)
     _restore_altered(store, layout, warn)
+    try:
+        with store.read() as txn:
+            tells_journals(txn)
+    except IndexCorrupt as error:
+        store.write(lambda txn: imports.index_bookies(store, txn, [*iter_present_bookies(txn)], None))
+        warn(f"{error.message}; it was written again from the source")
     with store.read() as txn:
         result.entries_before = imports.count_entries(txn)
         tree = read_tree(txn, layout)
