@@ -357,7 +357,9 @@ def test_a_changed_node_is_not_taken_from_the_source(in_key: bool, tmp_path: Pat
 def test_a_back_up_cures_what_is_nowhere_else(database: str, new: Path, cli: Cli) -> None:
     in_store(new, lambda opened: opened.back_up())
     before = rows_of(new)
-    row = next(row for row in one_of_each(new) if row.database == database)
+    # The row of bookies is in the source, too: a refresh writes it again.
+    rows = [row for row in raw_rows(new) if row.database == database and row.key != b"bookies"]
+    row = max(rows, key=lambda row: len(row.value))
     alter(new, row, len(row.value) - 6, 4)
     found = [row for row in cli.json(new, "store check") if row["code"].endswith("rows-altered")]
     assert [row["where"] for row in found] == [f"database {database}"]
