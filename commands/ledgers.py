@@ -267,8 +267,8 @@ def _next_steps(found: Iterable[Missing]) -> Iterator[tuple[str, str]]:
     for row in firsts.values():
         forget = f"pulsar-admin ledgers forget {row.ledger_id}"
         bring = "pulsar-admin store add bookie ID=DIR,DIR"
-        places = ", ".join(row.bookies)
-        disks = f"import {'' if row.bookies and is_journal(row.bookies[0]) else 'the disks of '}{places}"
+        places = row.absent or row.bookies
+        disks = f"import {'' if places and is_journal(places[0]) else 'the disks of '}{', '.join(places)}"
         or_forget = "or take the ledger out of its topic"
         closes = "import the disks that may have the rest" if row.absent else "name the bookies that have it"
         if not row.may_be_forgotten:
@@ -278,7 +278,7 @@ def _next_steps(found: Iterable[Missing]) -> Iterator[tuple[str, str]]:
             )
         yield {
             "no-metadata": (
-                f"no-metadata: import the disks of {', '.join(row.absent)}, which may have more of it, then rebuild the metadata"
+                f"no-metadata: {disks}, which may have more of it, then rebuild the metadata"
                 if row.absent
                 else "no-metadata: rebuild the metadata"
                 if row.cure
@@ -286,7 +286,7 @@ def _next_steps(found: Iterable[Missing]) -> Iterator[tuple[str, str]]:
                 row.cure or f"pulsar-admin store ls {shell_word(row.owners[0].topic)}",
             ),
             "not-imported": (f"not-imported: {disks}", row.cure),
-            "no-ledger": (f"no-ledger: import the disks of {', '.join(row.absent)}, which may have it", row.cure)
+            "no-ledger": (f"no-ledger: {disks}, which may have it", row.cure)
             if row.cure
             else (f"no-ledger: restore ZooKeeper's copy and the bookies' disks, {or_forget}", forget),
             "gone-bookies": (f"gone-bookies: nobody can close it: {closes}", row.cure)

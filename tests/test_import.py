@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import rocksdict
 
+from pulsar_admin.store.codec.ledgermetadata import ledger_path
 from pulsar_admin.store.codec.rocksvalue import NodeStat, encode_value
 from pulsar_admin.store.db.environment import Txn, open_store
 from pulsar_admin.store.db.files import iter_logs
@@ -21,6 +22,9 @@ from pulsar_admin.store.db.storeinfo import check_new_store
 from pulsar_admin.store.db.tree import find_node, iter_nodes
 from pulsar_admin.store.errors import AlreadyExists, Unsupported
 from pulsar_admin.store.model.ledgers import find_place
+from pulsar_admin.store.model.topics import read_topic
+from pulsar_admin.store.names import parse_topic
+from pulsar_admin.store.recovery.rolling import _is_gone
 from pulsar_admin.store.transfer import cataloguing
 from pulsar_admin.store.transfer import imports as importer
 from pulsar_admin.store.transfer.exports import plan_export
@@ -29,7 +33,7 @@ from tests.conftest import Cli
 from tests.cures.curing import diagnoses, run_printed
 from tests.deep import deep_but_for
 from tests.locking import locked
-from tests.stores import apply_values, import_standalone, imported, read_rows
+from tests.stores import apply_values, import_standalone, imported, lose_nodes, read_rows
 from tests.worlds import GOLDEN, STATES, WORLD_NAMES, assert_unchanged, copy_tree, scratch_copy, unpack, world
 from tests.zookeeper_files import read_zookeeper_nodes
 
@@ -428,6 +432,29 @@ def test_a_recovery_says_that_a_journal_may_have_more(tmp_path: Path, cli: Cli) 
         in told
     )
     assert "import the journal: pulsar-admin" in told
+
+
+def test_of_a_ledger_that_a_journal_may_have_nothing_is_forgotten(tmp_path: Path, cli: Cli) -> None:
+    store, back = tmp_path / "s", "pulsar-admin store refresh"
+    cli("--store", store, "store", "import", "standalone", _without_journals(tmp_path))
+
+    def hint(verb: str) -> str:
+        return str(cli("--store", store, "ledgers", verb, 229, "-o", "json").error["hint"])
+
+    put_back = f"put its files (*.txn) back: {back}"
+    assert hint("forget").startswith(put_back)
+    with open_store(store) as opened, opened.read() as txn:
+        listed = read_topic(txn, parse_topic("public/default/fresh")).ledger(229)
+        assert listed is not None
+        assert not _is_gone(txn, listed)
+    lose_nodes(store, ledger_path(229))
+    assert hint("forget").startswith(put_back)
+    assert put_back in hint("restore")
+    (row,) = cli.rows(store, "ledgers missing 229")
+    assert (row["cure"], row["absent"]) == (back, ["the journal of 127.0.0.1:34299"])
+    assert "no-ledger: import the journal of 127.0.0.1" in cli("--store", store, "ledgers", "missing", 229).stderr
+    (row,) = (row for row in cli.rows(store, "store check") if row["context"].get("ledgerId") == 229)
+    assert (row["code"], row["hint"]) == ("ledger-without-metadata", put_back)
 
 
 def test_without_a_journal_a_bookie_of_no_cookie_is_told_of(tmp_path: Path, cli: Cli) -> None:

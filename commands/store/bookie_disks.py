@@ -112,7 +112,7 @@ def _directory_lines(row: DirectorySalvaged) -> Iterator[str]:
     if any(astuple(added)):
         yield (
             f"  entries to add: {added.from_journals:,} from journals, {added.from_other_bookies:,} from other bookies;"
-            f" {added.nowhere:,} more are nowhere"
+            f" {added.nowhere:,} more are in no imported file"
         )
 
 

@@ -164,7 +164,7 @@ def _check(txn: Txn, ledger_id: int, *, force: bool) -> tuple[Owner, ...]:
         raise errors.Refused(
             f"ledger {ledger_id} {state}, and {', '.join(missing.absent)}, which {plural(len(missing.absent), 'is', 'are')} not"
             " imported, may have entries of it",
-            hint=f"import its disks: {missing.cure}; or add --force to forget the ledger anyway",
+            hint=f"{bring_hint(missing.absent)}; or add --force to forget the ledger anyway",
             ledgerId=ledger_id,
         )
     if not force and missing is not None and missing.outside is not None:

@@ -316,9 +316,7 @@ class BrokenLedger(Struct, frozen=True):
             state = "cannot be read" if self.is_damaged else "is lost"
             return f"its metadata {state}, with {counted(self.entries, 'entry')}"
         if self.cure:
-            return (
-                f"its metadata is lost, and bookies that are not imported may have its {counted(self.entries, 'entry')}"
-            )
+            return f"its metadata is lost, and what is not imported may have its {counted(self.entries, 'entry')}"
         return f"it is lost, with {counted(self.entries, 'entry')}"
 
     def broker(self) -> str:
@@ -366,7 +364,7 @@ def find_broken_ledger(txn: Txn, topic: Topic, listed: TopicLedger) -> BrokenLed
             listed.entries,
             lost,
             is_last,
-            bookies=missing.bookies,
+            bookies=missing.bookies or missing.absent,
             of_events=of_events,
             outside_entries=there,
             cure=missing.cure,

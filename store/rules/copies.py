@@ -17,6 +17,7 @@ from pulsar_admin.store.facts.unlisted import Unlisted, UnlistedLedgers
 from pulsar_admin.store.model.broken import NO_LEDGER, find_missing
 from pulsar_admin.store.model.coverage import (
     absent_in,
+    bring_hint,
     ensemble_bookies,
     is_final,
     read_confirmed,
@@ -222,11 +223,8 @@ def _check_references(facts: ClusterFacts) -> Iterator[Finding]:
                     rule, hint = NEWER_LEDGER_MISSING, ""
                 missing = find_missing(txn, ledger_id)
                 bring = "" if missing is None else missing.cure
-                if bring:
-                    what, hint = (
-                        f"{what}; bookies that are not imported may have its entries",
-                        f"import their disks: {bring}",
-                    )
+                if missing is not None and bring:
+                    what, hint = f"{what}; what is not imported may have its entries", bring_hint(missing.absent)
                 yield rule.at(where, what, hint, bring or None, ledgerId=ledger_id)
     except IndexCorrupt:
         return  # the sweep over owners tells

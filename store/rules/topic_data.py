@@ -237,9 +237,9 @@ def _judge_ledger(txn: Txn, topic: Topic, listed: TopicLedger) -> Iterator[Findi
     if broken is not None and broken.cure:
         yield LEDGER_WITHOUT_METADATA.at(
             where,
-            "the topic lists this ledger, but BookKeeper has no metadata for it, and bookies that are not imported may have its entries; "
+            "the topic lists this ledger, but BookKeeper has no metadata for it, and what is not imported may have its entries; "
             f"{what_follows}",
-            f"import their disks: {broken.cure}",
+            bring_hint(broken.bookies),
             broken.cure,
             **_size(listed),
         )
@@ -328,9 +328,9 @@ def _judge_cursor(txn: Txn, topic: Topic, cursor: Cursor, where: str) -> Iterato
     if missing is not None and missing.absent and missing.reason != GONE:
         yield CURSOR_LEDGER_WITHOUT_METADATA.at(
             where,
-            f"BookKeeper's metadata of its ledger {missing.ledger_id} is gone: a broker starts it at {cursor.mark_delete}; bookies that "
-            "are not imported may have its newest position",
-            f"import their disks: {missing.cure}",
+            f"BookKeeper's metadata of its ledger {missing.ledger_id} is gone: a broker starts it at {cursor.mark_delete}; what is not "
+            "imported may have its newest position",
+            bring_hint(missing.absent),
             missing.cure,
             **_whose(cursor),
         )
@@ -394,11 +394,11 @@ def _judge_compacted(txn: Txn, cursor: Cursor, where: str) -> Iterator[Finding]:
     missing = find_missing(txn, ledger_id)
     bring = "" if missing is None else missing.cure
     forget = "" if times else f"pulsar-admin ledgers forget {ledger_id}"
+    first = bring_hint(missing.absent) if missing is not None and bring else "restore the ledger"
     yield COMPACTED_LEDGER_WITHOUT_METADATA.at(
         where,
         f"BookKeeper's metadata of the compacted ledger {ledger_id} is gone: a broker cannot open it; {there}",
-        f"{f'import the bookies: {bring}' if bring else 'restore the ledger'}, or compact the topic here; until then compacted reads hang "
-        "or fail",
+        f"{first}, or compact the topic here; until then compacted reads hang or fail",
         bring or forget or None,
         ledgerId=ledger_id,
     )
