@@ -55,7 +55,9 @@ def _entry(sequence_id: int) -> bytes:
 def _record(number: int) -> bytes:
     metadata = MessageMetadata(producer_name="p", sequence_id=number, publish_time=CREATED_MS, schema_version=bytes(8))
     metadata.partition_key = "k" * 1_000_000 if not number else f"日本 {EVIL_BYTES}"
-    value = dict.fromkeys(FIELDS, [f"[bold]{EVIL_BYTES}", None, {EVIL_BYTES: 7}, "e\u0301日本語 " * 200][number])
+    value = dict.fromkeys(
+        FIELDS, [f"[bold]{EVIL_BYTES}", None, {EVIL_BYTES: 7}, "e\u0301日本語 " * 200 + "\ud800"][number]
+    )
     return encode_message_entry(metadata, json.dumps(value).encode())
 
 

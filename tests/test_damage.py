@@ -367,6 +367,38 @@ def test_values_that_cannot_be_read(node: str, value: bytes, tmp_path: Path, cli
         assert_clear(cli, "--store", path, *arguments)
 
 
+@pytest.mark.parametrize(
+    ("node", "value", "command", "said"),
+    [
+        ("local-policies", b'{"bundles":7}', "namespaces bundles public/default", "such as 0x40000000, found 7"),
+        (
+            "policies",
+            b'{"bundles":{"boundaries":["zz",null]}}',
+            "topics bundle-range public/default/plain",
+            '"zz", null',
+        ),
+        (
+            "policies",
+            b'{"backlog_quota_map":{"x":7}}',
+            "namespaces get-backlog-quotas public/default",
+            "x: expected an object",
+        ),
+    ],
+)
+def test_policies_of_another_kind(node: str, value: bytes, command: str, said: str, tmp_path: Path, cli: Cli) -> None:
+    path = _with_value(tmp_path, f"/admin/{node}/public/default", value)
+    if node == "policies":
+        put_node(path, "/admin/local-policies/public/default", b"{}")
+    cli.on(path, command).ends(6, said)
+    assert_clear(cli, "--store", path, "topics", "describe", "public/default/plain")
+
+
+@pytest.mark.parametrize("command", ["store bundle b --names", "clusters create x --cluster-config-file"])
+def test_files_of_values_deep_in_each_other(command: str, tmp_path: Path, cli: Cli) -> None:
+    (tmp_path / "deep").write_text("[" * 5000)
+    cli("--store", narrow_copy(tmp_path), *command.split(), tmp_path / "deep").ends(2, "deep")
+
+
 def test_an_import_goes_on_past_values_that_cannot_be_read(tmp_path: Path, cli: Cli) -> None:
     source = scratch_copy("small", "clean", tmp_path)
     database = rocksdict.Rdict(str(source / "metadata"), rocksdict.Options(raw_mode=True))

@@ -46,6 +46,7 @@ READING = (
     ("topics", "read", TOPIC, "--payload", "--value"),
     ("topics", "dump", TOPIC, "--payload", "--value"),
     ("topics", "read", RECORDS),
+    ("topics", "dump", RECORDS, "--value"),
     ("topics", "search", RECORDS, "--text", "red"),
     ("topics", "examine-messages", RECORDS, "-i", "latest"),
     ("topics", "read", DAMAGED),
@@ -133,6 +134,14 @@ def test_no_name_leaves_its_line(form: str, hostile: Path, cli: Cli, monkeypatch
             json.loads(done.stdout)
     assert not offences, "\n".join(offences)
     assert shown > 30
+
+
+def test_a_stored_schema_that_is_none_is_compatible_with_nothing(hostile: Path, cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "f").write_text(
+        '{"type": "JSON", "schema": "{\\"type\\": \\"record\\", \\"name\\": \\"a\\", \\"fields\\": []}"}'
+    )
+    answer = cli("--store", hostile, "schemas", "upload", DAMAGED, "-f", tmp_path / "f", "--dry-run")
+    answer.ends(3, "cannot be read, so that nothing is known to be compatible with it")
 
 
 def test_json_keeps_every_character(hostile: Path, cli: Cli) -> None:

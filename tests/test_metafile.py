@@ -178,7 +178,7 @@ def test_what_its_last_commit_left_is_not_walked(tmp_path: Path, cli: Cli, monke
 
 def test_a_store_without_a_record_opens(tmp_path: Path, cli: Cli) -> None:
     path = changed(tmp_path, cli)
-    for record in (None, b"", b"{}", b"[1]", b"\xff" * 512):
+    for record in (None, b"", b"{}", b"[1]", b"[" * 5000, b"\xff" * 512):
         if record is None:
             (path / "meta" / "commit.json").unlink()
         else:

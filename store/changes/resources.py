@@ -6,7 +6,6 @@ Upstream, of namespaces: ``NamespacesBase`` and ``PulsarAuthorizationProvider`` 
 (Pulsar 4.0.8). Keys that a change does not concern stay unchanged.
 """
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -32,6 +31,7 @@ from pulsar_admin.store.codec.policies import (
     decode_policies,
     encode_json_object,
 )
+from pulsar_admin.store.codec.strict_values import json_value
 from pulsar_admin.store.db.audit_log import Step
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.tree import find_node, iter_children, iter_nodes
@@ -50,6 +50,7 @@ from pulsar_admin.store.model import resources
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import iter_namespaces
 from pulsar_admin.store.names import SCALABLE, NamespaceName, TopicName, is_allowed_name, shell_word
+from pulsar_admin.store.wording import shortened
 
 
 class NodeChange(Struct, frozen=True):
@@ -276,7 +277,7 @@ def read_cluster_file(path: Path) -> JsonObject:
     except OSError as error:
         raise InvalidValue(f"{path} cannot be read: {error.strerror or reason_of(error)}", path=str(path)) from error
     try:
-        settings = json.loads(text)
+        settings = json_value(text)
     except ValueError:
         settings = dict(_yaml_lines(text, path))
     if not isinstance(settings, dict):
@@ -292,7 +293,9 @@ def _yaml_lines(text: str, path: Path) -> Iterator[tuple[str, Any]]:  # Any: JSO
             continue
         key, colon, value = plain.partition(":")
         if not colon or line[0].isspace() or plain.startswith("-"):
-            raise InvalidValue(f"{path}, line {number}: {line!r} is not key: value", hint="write it as JSON")
+            raise InvalidValue(
+                f"{path}, line {number}: {shortened(line, 60)!r} is not key: value", hint="write it as JSON"
+            )
         yield key.strip(), _yaml_value(value.strip())
 
 

@@ -164,7 +164,14 @@ def check_compatible(reader: EntryReader, name: TopicName, new: NewSchema) -> No
 
 
 def _check_pair(name: TopicName, strategy: str, entry: SchemaEntry, new: NewSchema) -> None:
-    old, added = json.loads(entry.definition), json.loads(new.definition)
+    try:
+        old, added = _parsed(entry.definition, entry.type_name), json.loads(new.definition)
+    except InvalidValue as error:
+        raise Refused(
+            f"the schema of {name} cannot be read, so that nothing is known to be compatible with it: {error.message}",
+            hint=f"see it with: pulsar-admin schemas get {shell_word(name)}",
+            topic=str(name),
+        ) from error
     # BACKWARD: consumers with the new schema read old messages; FORWARD: old consumers read new ones; FULL: both.
     pairs = {"BACKWARD": [(added, old)], "FORWARD": [(old, added)]}
     for reading, writing in pairs.get(strategy.removesuffix("_TRANSITIVE"), [(added, old), (old, added)]):
@@ -197,9 +204,12 @@ def plan_upload(reader: EntryReader, name: TopicName, new: NewSchema, now_ms: in
 
 
 def _same_definition(entry: SchemaEntry, new: NewSchema) -> bool:
-    if new.type not in _STRUCTURED:
+    if new.type not in _STRUCTURED or entry.definition == new.definition:
         return entry.definition == new.definition
-    return bool(json.loads(entry.definition) == json.loads(new.definition))
+    try:
+        return bool(json.loads(entry.definition) == json.loads(new.definition))
+    except (ValueError, RecursionError):  # what is stored is no definition
+        return False
 
 
 def plan_delete_schema(txn: Txn, name: TopicName, force: bool, now_ms: int) -> Plan | WritingPlan:

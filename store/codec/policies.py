@@ -137,6 +137,13 @@ def decode_namespace_json(value: bytes, where: str) -> JsonObject:
                 raise MetadataCorrupt(
                     f"{where}: {member}: expected {words}, found {kind_of(fields[member])}", where=where, found=member
                 )
+    for kind, quota in (fields.get("backlog_quota_map") or {}).items():
+        if not isinstance(quota, dict):
+            raise MetadataCorrupt(
+                f"{where}: backlog_quota_map: {kind}: expected an object, found {kind_of(quota)}",
+                where=where,
+                found=kind,
+            )
     return fields
 
 

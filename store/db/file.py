@@ -87,7 +87,7 @@ def read_commit(directory: Path) -> Commit | None:
         *fields, checksum = json.loads(read_file(directory / RECORD_FILE))
         record = Commit(*fields)
         return record if checksum == _checksum(record) else None
-    except (OSError, ValueError, TypeError):
+    except (OSError, ValueError, TypeError, RecursionError):
         return None
 
 

@@ -179,7 +179,7 @@ def _texts(name: str, column: pa.Array) -> pa.Array:
     """Return the JSON of each value of a column, null for null."""
     kind = column.type
     if name == "value":
-        return _each(column, lambda text: compact(json.loads(text)))
+        return _each(column, lambda text: json_text_of(json.loads(text)))
     if name == "sha1":
         return _hex(column)
     if pa.types.is_map(kind):

@@ -7,6 +7,7 @@ Upstream's classes (Pulsar 4.0.8): ``TenantInfoImpl``, ``ClusterDataImpl``, ``Cl
 defaults, and leaves out nulls.
 """
 
+import json
 import re
 import zlib
 from bisect import bisect_left
@@ -440,15 +441,23 @@ def find_bookie_affinity(txn: Txn, namespace: NamespaceName) -> JsonObject | Non
 def read_bundles(txn: Txn, namespace: NamespaceName) -> JsonObject:
     """Return the bundles of a namespace: those in the cluster's local policies, else in its policies; raises NamespaceNotFound,
     MetadataCorrupt."""
-    policies = read_policies(txn, namespace)
-    own = find_local_policies(txn, namespace).get("bundles")
-    bundles = own or policies.get("bundles") or {}
-    return {"boundaries": list(bundles.get("boundaries") or ()), "numBundles": bundles.get("numBundles", 0)}
+    return _bundles_in(txn, namespace, read_policies(txn, namespace))
+
+
+def _bundles_in(txn: Txn, namespace: NamespaceName, policies: JsonObject) -> JsonObject:
+    bundles = find_local_policies(txn, namespace).get("bundles") or policies.get("bundles") or {}
+    bounds = (bundles.get("boundaries") or []) if isinstance(bundles, dict) else None
+    if not isinstance(bounds, list) or not all(re.fullmatch("0x[0-9a-fA-F]{1,8}", str(one)) for one in bounds):
+        raise MetadataCorrupt(
+            f"the bundles of {namespace}: expected boundaries such as 0x40000000, found {json.dumps(bundles)[:200]}",
+            namespace=str(namespace),
+        )
+    return {"boundaries": bounds, "numBundles": bundles.get("numBundles", 0)}
 
 
 def read_bundle(txn: Txn, namespace: NamespaceName, text: str) -> Bundle:
     """Return the bundle of a namespace that ``text`` (``LOWER_UPPER``) names; raises NamespaceNotFound, InvalidValue."""
-    bounds = [int(str(one), 16) for one in read_bundles(txn, namespace)["boundaries"]]
+    bounds = [int(one, 16) for one in read_bundles(txn, namespace)["boundaries"]]
     asked = parse_bundle(namespace, text)
     place = bisect_left(bounds, asked.lower)
     if place >= len(bounds) - 1 or bounds[place] != asked.lower:
@@ -461,7 +470,7 @@ def read_bundle(txn: Txn, namespace: NamespaceName, text: str) -> Bundle:
 
 def iter_bundles(txn: Txn, namespace: NamespaceName) -> Iterator[Bundle]:
     """Yield the bundles of a namespace in order; raises NamespaceNotFound, MetadataCorrupt."""
-    bounds = [int(str(one), 16) for one in read_bundles(txn, namespace)["boundaries"]]
+    bounds = [int(one, 16) for one in read_bundles(txn, namespace)["boundaries"]]
     yield from (Bundle(namespace, lower, upper) for lower, upper in pairwise(bounds))
 
 
@@ -520,12 +529,8 @@ def list_topic_names(txn: Txn, namespace: NamespaceName, text: str | None, syste
 def bundle_range(txn: Txn, name: TopicName) -> str:
     """Return the range of the bundle that ``name`` is in, ``0xLOW_0xHIGH``; if no bundles are stored, the range of all hashes. Raises
     MetadataCorrupt."""
-    stored = find_local_policies(txn, name.namespace).get("bundles")
-    bundles = stored or (find_json(txn, name.namespace.policies_path) or {}).get("bundles") or {}
-    bounds = bundles.get("boundaries")
-    texts = (
-        [str(one) for one in bounds] if isinstance(bounds, list) and len(bounds) > 1 else bundles_of(1)["boundaries"]
-    )
+    bounds = _bundles_in(txn, name.namespace, find_json(txn, name.namespace.policies_path) or {})["boundaries"]
+    texts = bounds if len(bounds) > 1 else bundles_of(1)["boundaries"]
     low, high = max(
         (pair for pair in pairwise(texts) if int(pair[0], 16) <= topic_hash(name)), default=(texts[0], texts[1])
     )

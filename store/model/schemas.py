@@ -228,7 +228,7 @@ def record_fields(schema: ValueSchema) -> dict[str, str]:
     """Return the fields of the records that a schema describes, with the names of their Avro types; none where it describes no record."""
     try:
         definition = json.loads(schema.definition) if schema.type_name in ("AVRO", "JSON") else None
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     if not isinstance(definition, dict) or definition.get("type") != "record":
         return {}

@@ -746,7 +746,7 @@ def _decoder_of(entry: SchemaEntry) -> Callable[[bytes], bool] | None:
     if entry.type_name == "JSON":
         try:
             fields = {field["name"] for field in json.loads(entry.definition)["fields"]}
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             return None
         return lambda value: _has_fields(value, fields)
     return None

@@ -193,7 +193,7 @@ def read_names(path: Path) -> Pseudonyms:
         return Pseudonyms(secrets.token_bytes(SALT_BYTES))
     except OSError as error:
         raise_read_error(error, path)
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise errors.InvalidValue(
             f"{path} is not a file of names that a bundle wrote", hint="name that of an earlier bundle, or a new one"
         ) from error

@@ -108,7 +108,7 @@ ANSWERS: Answers = {
         Unreadable(NothingMatches("it is unknown")), 0), replace(IN_LEDGER_THEN, problem="it is unknown"))],
     deleted_nodes._read_cursor_then: [((UNREADABLE, "p", IN_LEDGER), IN_LEDGER_THEN)],
     chains._decoder_of: [((N(type_name=kind, definition=text),), None)
-        for kind, text in (("AVRO", b"x"), ("JSON", b"x"), ("STRING", b'{"fields": []}'))],
+        for kind, text in (("AVRO", b"x"), ("JSON", b"x"), ("JSON", b"[" * 5000), ("STRING", b'{"fields": []}'))],
     from_bookies._time: [((10**18,), str(10**18))],
 }  # fmt: skip
 REFUSED: Texts = {
