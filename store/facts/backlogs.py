@@ -315,7 +315,8 @@ def read_contents(reader: EntryReader, topic: Topic, intervals: cursors.Interval
         if asked is not None:
             chosen = asked[ranks[np.searchsorted(ids, batch.ledger_ids)] + batch.entry_ids - start]
         entries += int(np.count_nonzero(chosen))
-        messages += int(np.maximum(batch.rows["messages"], 0).sum(dtype=np.int64, where=chosen))
+        counts = np.where(batch.are_markers, 1, np.maximum(batch.rows["messages"], 0))
+        messages += int(counts.sum(dtype=np.int64, where=chosen))
         markers += int(np.count_nonzero(batch.are_markers & chosen))
         due_ms = batch.rows["deliver_at_ms"][chosen & (batch.rows["deliver_at_ms"] > 0)]
         delayed += len(due_ms)
@@ -405,7 +406,8 @@ def read_each_contents(
             continue
         waiting = [one for one in due_ms if one > now_ms]
         not_due = NotDue(len(waiting), min(waiting, default=None), max(waiting, default=None), entries - read)
-        counted = entries + sum(max(one, 0) - 1 for one in messages) if read == entries else None
+        more = sum(max(one, 0) - 1 for one, is_marker_here in zip(messages, markers, strict=True) if not is_marker_here)
+        counted = entries + more if read == entries else None
         due = sum(0 < one <= now_ms for one in due_ms)
         contents.append(Contents(entries, counted, sum(markers), 0, due, not_due, next(firsts)))
     return contents
@@ -452,4 +454,5 @@ def extent_of_messages(
         contents = read_contents(reader, topic, intervals, 0)
     except StoreError:
         return extent
-    return replace(extent, messages=extent.messages - contents.markers - contents.parts)
+    counted = extent.messages if contents.messages is None else contents.messages
+    return replace(extent, messages=counted - contents.markers - contents.parts)
