@@ -683,7 +683,8 @@ class TopicFacts:
         unseen = self.unseen_cursors
         marks = {name: mark for name, mark in self.mark_deletes.items() if name not in unseen}
         states = iter_quota_states(self.topic, marks, self.policies.backlog_quotas, self.now_ms)
-        return tuple(state for state in states if state.is_reached or not unseen)
+        is_size_known = all(one.unseen_from is None for one in self.broken)
+        return tuple(one for one in states if one.is_reached or (not unseen and (is_size_known or not one.is_size)))
 
     @fact
     def clocks(self) -> Clocks:
