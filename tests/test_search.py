@@ -354,7 +354,7 @@ def test_reset_of_an_untouched_cursor_goes_to_the_first_entry(tmp_path: Path) ->
 LISTS = [N(ledger_id=5, entries=1), N(ledger_id=6, entries=0), N(ledger_id=9, entries=1)]
 COVERED = [N(first=0, last=4), N(first=5, last=9)]
 ANSWERS: Answers = {
-    broker.BrokerSearch._expire_whole_ledgers: [
+    broker.BrokerSearch.expire_whole_ledgers: [
         ((N(broker=N(rules=N(expires_whole_ledgers=True)), _closed_ms=lambda one: 100,
             topic=N(ledgers=[N(ledger_id=1, entries=3)], last_confirmed=Position(9, 9))), Position(1, 0), limit), answer)
         for limit, answer in ((100, Position(1, 0)), (101, Position(1, 2)))] + [
@@ -372,7 +372,7 @@ ANSWERS: Answers = {
                                 (-1, (None, None)))],
     broker.BrokerSearch._has_more: [((N(topic=N(number_of_entries=5)), rank, None), rank < 5) for rank in (4, 5)],
     broker.BrokerSearch.expire_position: [((N(), None, 0, 0), None)] + [
-        ((N(_expire_whole_ledgers=lambda mark, limit: Position(1, 4), broker=N(rules=N(expires_as_it_resets=True)),
+        ((N(expire_whole_ledgers=lambda mark, limit: Position(1, 4), broker=N(rules=N(expires_as_it_resets=True)),
             _find_message=lambda limit: Position(1, 2)), N(mark_delete=Position(1, entry)), 5000, 1), answer)
         for entry, answer in ((3, Position(1, 4)), (4, None))],
     doubts.Doubt.text: [

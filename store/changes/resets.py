@@ -58,6 +58,7 @@ from pulsar_admin.store.search.expiry import (
     broker_through_position,
     expire_by_time,
     read_future_dated,
+    ttl_through,
 )
 from pulsar_admin.store.timespec import FromNow, format_age_ms, format_time_ms
 from pulsar_admin.store.wording import counted, counted_messages
@@ -221,7 +222,7 @@ def ttl_warnings(reader: EntryReader, topic: Topic, cursor: Cursor, state: Curso
         return ()
     broker = BrokerSetup(loaded_ms=now_ms)
     try:
-        through = broker_through(reader, topic, replace(cursor, state=state), now_ms - ttl.seconds * 1000, broker)
+        through = ttl_through(reader, topic, replace(cursor, state=state), now_ms - ttl.seconds * 1000, broker)
     except errors.NotSeen as error:
         return (f"whether the TTL of {ttl.seconds} s skips the replayed messages is unknown: {error.message}",)
     if through is None:

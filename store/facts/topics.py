@@ -64,6 +64,7 @@ from pulsar_admin.store.policies.values import value_in_force
 if TYPE_CHECKING:
     from pulsar_admin.store.facts.next_message import NextMessage
     from pulsar_admin.store.search.before_due import TtlConflict
+    from pulsar_admin.store.search.broker_setup import Probe
     from pulsar_admin.store.search.expiry import FutureDated
 
 
@@ -157,6 +158,13 @@ class Overdue(Struct, frozen=True):
 
     extent: Extent
     through: Position
+
+
+class TtlCheck(Struct, frozen=True):
+    """A broker's next check of a TTL: the last entry that it expires for every subscription, and the entry at which its search begins."""
+
+    through: Position | None
+    start: Probe | None
 
 
 class SubscriptionFacts:
@@ -447,15 +455,11 @@ class SubscriptionFacts:
         """What a broker expires at its next TTL check; None if it expires nothing."""
         if self.ttl is None or isinstance(self.ttl, Unknown):
             return self.ttl
-        from pulsar_admin.store.search.broker_setup import DEFAULT_BROKER
-        from pulsar_admin.store.search.expiry import broker_through
-
-        topic, reader = self.of.topic, self.of.reader
-        before_ms = self.of.now_ms - self.ttl.seconds * 1000
-        through = Unknown.unless(lambda: broker_through(reader, topic, self.cursor, before_ms, DEFAULT_BROKER))
-        if isinstance(through, Unknown):
-            return through
-        if through is None:
+        topic, reader, check = self.of.topic, self.of.reader, self.of.ttl_check
+        if check is None or isinstance(check, Unknown):
+            return check
+        through = check.through
+        if through is None or through <= self.cursor.mark_delete:
             return None
         end = topic.place(through)
         gone = tuple((low, min(high, end)) for low, high in self.pending if low < end)
@@ -671,6 +675,18 @@ class TopicFacts:
             return self.policies
         ttl = self.policies.message_ttl
         return ttl if ttl is not None and ttl.seconds > 0 else None
+
+    @fact
+    def ttl_check(self) -> TtlCheck | Unknown | None:
+        """The next check of the TTL by a broker that has the topic loaded; None without a TTL."""
+        ttl = self.message_ttl
+        if ttl is None or isinstance(ttl, Unknown):
+            return ttl
+        from pulsar_admin.store.search.broker import BrokerSearch
+
+        search, limit_ms = BrokerSearch(self.reader, self.topic), self.now_ms - ttl.seconds * 1000
+        through = Unknown.unless(lambda: search.ttl_position(limit_ms))
+        return through if isinstance(through, Unknown) else TtlCheck(through, next(iter(search.probes), None))
 
     @fact
     def quotas(self) -> tuple[QuotaState, ...] | Unknown:

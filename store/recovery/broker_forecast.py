@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from pulsar_admin.store.codec.managedledger import LedgerInfo
 from pulsar_admin.store.codec.policies import Retention
 from pulsar_admin.store.codec.properties import read_properties
-from pulsar_admin.store.errors import InvalidValue, StoreError
+from pulsar_admin.store.errors import InvalidValue, NotSeen, StoreError
 from pulsar_admin.store.model.cursors import (
     Cursor,
     CursorSource,
@@ -33,8 +33,8 @@ from pulsar_admin.store.policies.in_force import BROKER, find_message_ttl, find_
 from pulsar_admin.store.policies.retention import Positions, released_ledgers
 from pulsar_admin.store.policies.table import policies_by_name
 from pulsar_admin.store.policies.values import value_in_force
+from pulsar_admin.store.search.broker import BrokerSearch
 from pulsar_admin.store.search.broker_setup import BrokerSetup
-from pulsar_admin.store.search.expiry import broker_through
 from pulsar_admin.store.wording import Answer
 
 CAUGHT_UP = "delete_when_subscriptions_caught_up"
@@ -224,11 +224,18 @@ def _expired(
 ) -> tuple[Positions, int]:
     """Return the positions to which message expiry moves the cursors, and how many entries they lose."""
     moved, lost = {}, 0
+    search, limit_ms = BrokerSearch(reader, topic, BrokerSetup(loaded_ms=now_ms)), now_ms - ttl_seconds * 1000
+    try:
+        found = search.ttl_position(limit_ms) if ttl_seconds > 0 else None
+    except NotSeen:
+        if search.probes:
+            raise
     for name, cursor in cursors.items() if ttl_seconds > 0 else ():
         if not is_consumed(name):
             continue
-        through = broker_through(reader, topic, cursor, now_ms - ttl_seconds * 1000, BrokerSetup(loaded_ms=now_ms))
-        if through is not None:
+        # Without the entries: those in ledgers that were closed before the limit are older.
+        through = found if search.probes else search.expire_whole_ledgers(cursor.mark_delete, limit_ms)
+        if through is not None and through > cursor.mark_delete:
             moved[name] = through
             after = replace(cursor.state, mark_delete=through)
             lost += backlog_entries(topic, cursor.state) - backlog_entries(topic, after)

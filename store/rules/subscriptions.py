@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from pulsar_admin.store.facts.next_message import NextMessage
     from pulsar_admin.store.policies.in_force import MessageTtl
     from pulsar_admin.store.policies.quotas import QuotaState
-    from pulsar_admin.store.search.expiry import FutureDated
 
 RANGES_MAX = 10_000
 """``managedLedgerMaxUnackedRangesToPersist`` of a broker that sets nothing."""
@@ -543,15 +542,9 @@ def _is_young(facts: SubscriptionFacts) -> bool:
     return first is not None and facts.of.now_ms - first.born_ms < 3 * 24 * 3_600_000
 
 
-def future_dated(facts: SubscriptionFacts) -> FutureDated | None:
-    """Return the entries of the backlog that the TTL reaches too late because they are dated in the future; None for none."""
-    future = known(facts.future_dated)
-    return future if future is not None and future.entries else None
-
-
 def _ttl_future(facts: SubscriptionFacts) -> Iterator[Evidence]:
-    future, ttl, now_ms = future_dated(facts), known(facts.ttl), facts.of.now_ms
-    if future is None or ttl is None:
+    future, ttl, now_ms = known(facts.future_dated), known(facts.ttl), facts.of.now_ms
+    if future is None or not future.entries or ttl is None:
         return
     producers = ", ".join(sorted(future.producers)[:_SHOWN])
     yield here(
@@ -587,9 +580,14 @@ def _ttl_later(facts: SubscriptionFacts) -> Iterator[Evidence]:
         return
     if facts.overdue is not None and facts.overdue.extent.entries:
         return
-    expires_ms = first.born_ms + ttl.seconds * 1000
+    expires_ms, check = first.born_ms + ttl.seconds * 1000, known(facts.of.ttl_check)
+    start = None if check is None else check.start
+    oldest = f"{first.position}, the oldest unacknowledged entry"
+    dated = "" if start is None or start.time_ms is None else f" at {start.position}, of {shown_time(start.time_ms)}"
     yield here(
-        f"{_named(ttl)} reaches {first.position}, the oldest unacknowledged entry, at {shown_with_age(expires_ms, now_ms)}.",
+        f"{_named(ttl)} reaches {oldest}, at {shown_with_age(expires_ms, now_ms)}."
+        if expires_ms >= now_ms
+        else f"{_named(ttl)} has passed for {oldest}, and a broker does not find it: its search begins{dated}.",
         {**_ttl_values(facts, ttl), "expires": expires_ms},
         f"pulsar-admin topics expire-messages {_words(facts)} --forecast {format_age_ms(2 * ttl.seconds * 1000)}"
         if is_consumed(facts.cursor.name)

@@ -6,12 +6,12 @@ from functools import partial
 
 from pulsar_admin.store.errors import EntryCorrupt, EntryLogCorrupt, MetadataCorrupt
 from pulsar_admin.store.facts import Unknown, known
-from pulsar_admin.store.facts.topics import SubscriptionFacts, TopicFacts
+from pulsar_admin.store.facts.topics import Clocks, SubscriptionFacts, TopicFacts
 from pulsar_admin.store.model.cursors import COMPACTION_CURSOR, DEDUP_CURSOR, Intervals
 from pulsar_admin.store.names import shell_word
 from pulsar_admin.store.rules.finding import Severity
 from pulsar_admin.store.rules.rule import Evidence, Rules, each_subscription, here
-from pulsar_admin.store.rules.subscriptions import future_dated, quota_effect, stores_most_ranges
+from pulsar_admin.store.rules.subscriptions import quota_effect, stores_most_ranges
 from pulsar_admin.store.timespec import format_duration_ms, shown_time
 from pulsar_admin.store.wording import counted, plural
 
@@ -148,9 +148,8 @@ TOPIC_RULES.row(
     "Publish times are more than 5 minutes after the broker stamped the entry, or after its ledger was closed."
     " The evidence names the producers if the topic is small enough to be read, or with `--deep`. A note if every "
     "entry has a broker time, by which brokers then search and expire.",
-    "Searches and resets by time bisect, and land in the wrong place. If entries have no broker time, messages"
-    " from the future do not expire. Messages after them in the same ledger do not expire either, until the "
-    "ledger is closed and older than the TTL.",
+    "Searches and resets by time bisect, and land in the wrong place. If entries have no broker time, a TTL"
+    " may not reach them and others (`ttl-blocked`), or may drop messages from the future with those before and after them.",
     "pulsar-admin topics skew {topic} --tolerance 5m",
     "Find the producer and set its clock. `topics find-by-time` and `topics reset-cursor` here are exact on "
     "such clocks.",
@@ -179,7 +178,7 @@ TOPIC_RULES.row(
     Severity.WARNING,
     "A ledger was closed at a time in the future",
     "The time at which a broker closed a ledger is after now: the broker's clock was wrong, or `--now` is.",
-    "Retention by time, and the TTL's shortcut for closed ledgers, use that time. The ledger and everything "
+    "Retention by time, and searches by time, which a TTL uses as well, go by that time. The ledger and everything "
     "after it stay until then, and for the retention time after it.",
     "pulsar-admin topics stats-internal {topic}",
     "Set the brokers' clocks. To free the disk before that time, use `topics truncate`, if every subscription "
@@ -201,26 +200,37 @@ def _closed_in_future(facts: TopicFacts) -> Iterator[Evidence]:
     "ttl-blocked",
     Severity.WARNING,
     "A message from the future keeps a TTL from expiring anything",
-    "The first unacknowledged message of a subscription is dated after now, and a TTL applies.",
-    "Looks at the first unacknowledged entry first. It has not expired, so nothing after it does, until its "
-    "ledger has been closed for longer than the TTL or its own time has come.",
-    "pulsar-admin topics peek-messages {topic} -s {subscription} -n 1",
-    "Look at the message. The TTL works again when the message's time has come, or once its ledger is old. "
-    "`topics skip -n 1` drops the message; `topics expire -t AGE` drops exactly the older messages after it.",
+    "A TTL applies, and the message at which brokers begin to look for expired ones is dated after now: the topic's first, or the last "
+    "of the newest ledger that was closed a minute longer ago than the TTL.",
+    "Searches once for all subscriptions of the topic, from that message on, whether it was acknowledged or not. As it has not "
+    "expired, nothing does, until a later ledger was closed that long ago or the message's own time has come.",
+    "pulsar-admin topics get-message-by-id {topic} -l {ledgerId} -e {entryId}",
+    "Look at the message. Until the TTL works again, `topics expire-messages -t AGE` drops the older messages of a subscription, up to "
+    "its first one from the future, and `topics skip -n 1` drops that one.",
     _CLOCKS,
     needs="has_wrong_clocks",
 )
 @each_subscription
 def _ttl_blocked(facts: SubscriptionFacts) -> Iterator[Evidence]:
-    ttl = known(facts.of.message_ttl) if facts.of.clocks.future_now and not facts.cursor_bookies else None
-    future = future_dated(facts) if ttl is not None and facts.is_consumed else None
-    if ttl is not None and future is not None and future.first == facts.oldest:
+    is_judged = facts.of.clocks.future_now and facts.is_consumed and not facts.cursor_bookies
+    ttl = known(facts.ttl) if is_judged else None
+    check = known(facts.of.ttl_check) if ttl is not None else None
+    start = None if check is None else check.start
+    start_ms = None if start is None else start.time_ms
+    if (
+        ttl is not None
+        and start is not None
+        and start_ms is not None
+        and start_ms > facts.of.now_ms + Clocks.TOLERANCE_MS
+    ):
         yield here(
-            f"its first unacknowledged message {future.first} is from {shown_time(future.first_ms)}: a TTL of"
-            f" {format_duration_ms(ttl.seconds * 1000)} expires nothing after it while its ledger is open",
+            f"a broker looks for expired messages from {start.position} on, which is from {shown_time(start_ms)}: a TTL of"
+            f" {format_duration_ms(ttl.seconds * 1000)} expires nothing",
             {
-                "position": str(future.first),
-                "time": future.first_ms,
+                "position": str(start.position),
+                "ledgerId": start.position.ledger_id,
+                "entryId": start.position.entry_id,
+                "time": start_ms,
                 "ttl": ttl.seconds,
                 "messages": facts.pending_entries,
             },

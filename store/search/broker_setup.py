@@ -21,8 +21,9 @@ class BrokerRules(Struct, frozen=True):
     ``asks_compacted``: messageid/TIME asks a compacted ledger first (apache/pulsar#21600). ``zero_is_earliest``: its answer for time 0 is
     −1:−1. ``prunes``: a reset leaves out ledgers by the times at which they were closed (#22792, #24219). ``expires_whole_ledgers``: an
     expiry by age first drops the ledgers that were closed before the limit. ``expires_as_it_resets``: it then asks the finder of resets,
-    not the subscription's backlog. ``reads_batch_acks``: a cursor that is loaded from the metadata keeps the acknowledgements inside a
-    batch, which all versions write there (``ManagedCursorImpl.recover``).
+    not the subscription's backlog. ``shares_ttl_search``: the check of a TTL asks that finder alone, once for all subscriptions
+    (``PersistentTopic.checkMessageExpiry``). ``reads_batch_acks``: a cursor that is loaded from the metadata keeps the acknowledgements
+    inside a batch, which all versions write there (``ManagedCursorImpl.recover``).
     """
 
     release: str
@@ -31,11 +32,14 @@ class BrokerRules(Struct, frozen=True):
     prunes: bool = True
     expires_whole_ledgers: bool = True
     expires_as_it_resets: bool = False
+    shares_ttl_search: bool = True
     reads_batch_acks: bool = False
 
 
 RULES: dict[BrokerVersion, BrokerRules] = {
-    "2.11": BrokerRules("2.11.0", asks_compacted=False, prunes=False, expires_whole_ledgers=False),
+    "2.11": BrokerRules(
+        "2.11.0", asks_compacted=False, prunes=False, expires_whole_ledgers=False, shares_ttl_search=False
+    ),
     "4.0": BrokerRules("4.0.8"),
     "4.2": BrokerRules("4.2.4", zero_is_earliest=True, expires_as_it_resets=True),
     "5.0": BrokerRules("5.0.1", zero_is_earliest=True, expires_as_it_resets=True, reads_batch_acks=True),

@@ -177,6 +177,19 @@ def broker_through(
     return BrokerSearch(reader, topic, broker).expire_position(cursor, limit_ms + 1000, 1)
 
 
+def ttl_through(
+    reader: EntryReader, topic: Topic, cursor: Cursor, limit_ms: int, broker: BrokerSetup
+) -> Position | None:
+    """Return the last entry that a broker's check of a TTL drops for a cursor, None if nothing is; it takes what is older than
+    ``limit_ms``."""
+    if not broker.rules.shares_ttl_search:
+        return broker_through(reader, topic, cursor, limit_ms, broker)
+    if not pending_intervals(topic, cursor.state):
+        return None
+    through = BrokerSearch(reader, topic, broker).ttl_position(limit_ms)
+    return through if through is not None and through > cursor.mark_delete else None
+
+
 def broker_through_position(topic: Topic, cursor: Cursor, position: Position) -> Position | None:
     """Return the last entry a broker (4.0.8, 4.2.4) drops when asked to expire up to a position, None if nothing is.
 

@@ -386,7 +386,6 @@ doctor.test_healthy::test_no_false_alarm clock-ahead
 doctor.test_planted::test_a_backlog_over_its_quota backlog-over-quota
 doctor.test_planted::test_a_full_disk disk-full
 doctor.test_planted::test_a_ledger_closed_in_the_future ledger-closed-in-future
-doctor.test_planted::test_a_ttl_that_the_future_blocks ttl-blocked
 doctor.test_planted::test_dead_bytes_that_compaction_leaves dead-bytes-kept
 doctor.test_planted::test_ledgers_of_odd_sizes ledgers-tiny ledger-huge
 doctor.test_planted::test_ledgers_that_nothing_references leaked-compacted-ledgers leaked-buckets leaked-cursor-ledgers
@@ -404,6 +403,7 @@ rules.test_apart::test_the_pulsar_without_gives_up_no_ledger_of_its_own bookie-u
 rules.test_ledgers::test_a_snapshot_of_the_store_has_a_counter_above_all_ids ledger-ids-repeated
 rules.test_ledgers::test_the_printed_command_cures_it metadata-older
 rules.test_ledgers::test_where_the_generator_is_not_known_nothing_is_called_deleted ledgers-unlisted
+rules.test_topics::test_a_ttl_is_checked_once_for_all_subscriptions ttl-blocked
 rules.test_topics::test_events_of_policies_that_nobody_can_read topic-policies-unreadable
 rules.test_vanished::test_a_ledger_of_a_schema_that_is_not_here_is_of_others ledgers-of-others
 rules.test_vanished::test_a_schema_whose_node_is_gone_is_lost_not_leaked schema-vanished

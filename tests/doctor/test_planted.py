@@ -4,7 +4,6 @@ from collections import namedtuple
 from functools import cache
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import pytest
 from msgspec.structs import replace
@@ -70,20 +69,6 @@ def test_a_ledger_closed_in_the_future(store: Path, before: list[Finding], damag
     found = the_one([one for one in new_in(store, before) if one.code == "ledger-closed-in-future"])
     assert (found.severity, found.where, found.at_stake_bytes) == (Severity.WARNING, PLAIN, 3987)
     assert found.evidence == {"topic": PLAIN, "ledgers": 1, "bytes": 3987}
-
-
-def test_a_ttl_that_the_future_blocks() -> None:
-    """The world without broker times has a TTL and, by the client's own reading, a first backlog message dated after now."""
-    now_ms = 1_795_255_200_000
-    (found,) = [one for one in told(imported("nometa", "clean"), now_ms=now_ms) if one.code == "ttl-blocked"]
-    topic, name = found.where.removeprefix("persistent://").split(" ")
-    answers = oracle("nometa")["topics"][topic]
-    at = answers["internal_stats"]["cursors"][quote(name, safe="")]["markDeletePosition"]
-    deleted = tuple(int(part) for part in at.split(":"))
-    first = min(tuple(row[:2]) for row in answers["messages"] if tuple(row[:2]) > deleted)
-    published_ms = next(row[3] for row in answers["messages"] if tuple(row[:2]) == first)
-    assert found.evidence["position"] == "{}:{}".format(*first)
-    assert found.evidence["time"] == published_ms > now_ms
 
 
 def test_a_ttl_shorter_than_delays(store: Path, before: list[Finding], cli: Cli) -> None:

@@ -88,6 +88,10 @@ def test_an_age_limit(cli: Cli) -> None:
     assert row["expired"] + row["trimmed"] == row["bytes"]
     without = [row for topic, row in rows.items() if "/public/default/" in topic and not row["inactive"]]
     assert {row["expires"] for row in without} == {0}  # that namespace has no TTL
+    metadata = ("store", "preflight", "--metadata", world("small") / "clean" / "metadata")
+    assert (
+        brokers(cli, "--now", "2030-01-01T00:00:00Z", *metadata)["entriesExpired"] > 0
+    )  # by the times of ledgers alone
     assert cli("--store", store, "store", "preflight", "--brokers", "--max-loss", "1").exit_code == 3
 
 

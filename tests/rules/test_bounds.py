@@ -159,8 +159,9 @@ JUDGED: dict[Callable[..., object], list[tuple[Any, list[Severity | str | None]]
             (4, []))] + [({"facts": N(not_due=not_due, next_message=None, of=N(now_ms=5)), "is_next": False}, [])
         for not_due in (N(next_due_ms=None, last_due_ms=9), N(next_due_ms=9, last_due_ms=None))],
     subscriptions._ttl_later: [
-        ((N(**vars(OF_TTL), of=N(now_ms=now_ms, topic=N(name="t"))),), told)
-        for now_ms, told in ((5, ["1:2"]), (4, []))] + [((N(**vars(OF_TTL) | more, of=N(now_ms=5, topic=N(name="t"))),), told)
+        ((N(**vars(OF_TTL), of=N(now_ms=now_ms, ttl_check=None, topic=N(name="t"))),), told)
+        for now_ms, told in ((5, ["1:2"]), (4, []))] + [((
+            N(**vars(OF_TTL) | more, of=N(now_ms=5, ttl_check=None, topic=N(name="t"))),), told)
         for more, told in (({"ttl": None}, []), ({"overdue": Unknown("x")}, []), ({}, ["at 1970-01-01T00:01:00.005Z"]),
             ({"overdue": N(extent=N(entries=1))}, []))],
     transactions._replay_endless: [

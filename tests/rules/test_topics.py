@@ -15,7 +15,7 @@ from pulsar_admin.store.policies.quotas import iter_quota_states
 from tests.conftest import Cli
 from tests.moved_bookies import change_ledgers
 from tests.stores import change_value, copied, put_node
-from tests.synthetic import Made, MadeTopic, make_store
+from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store
 from tests.why.planted import SUB, TOPIC, Planted, ask, opened, plant
 
 
@@ -72,6 +72,29 @@ def test_a_topic_without_entries_is_not_to_be_compacted_again(
     (found,) = cli.rows(store, "doctor --code compaction-inconsistent")
     verb, _, option = command.partition(" ")
     assert found["mend"].endswith(f"compaction {verb} persistent://{name} {option}".rstrip())
+
+
+@pytest.mark.parametrize(
+    ("ahead", "mark", "through", "begins"), [(9, -1, None, "10:9"), (0, 1, None, "10:0"), (4, 3, "11:4", None)]
+)
+def test_a_ttl_is_checked_once_for_all_subscriptions(
+    ahead: int, mark: int, through: str | None, begins: str | None, tmp_path: Path, cli: Cli
+) -> None:
+    """Seen on 4.0.8: two ledgers, one message of a clock a year ahead, a TTL of a minute, checked two minutes after the first was closed.
+
+    The last entry of the closed ledger is where the search begins then, and if the clocks are right no message from the future is kept.
+    """
+    closed_ms, minute_ms = CREATED_MS + 20, 60_000
+    now_ms = closed_ms + (2 if ahead == 9 else 1) * minute_ms + 1000
+    times = [CREATED_MS + number + (365 * 86_400_000 if number == ahead else 0) for number in range(15)]
+    ledgers = [[*map(Made, times[:10])], [*map(Made, times[10:])]]
+    cursors = {"s": CursorInfo(-1, Position(10, mark))}
+    store = make_store(tmp_path / "s", {TOPIC: MadeTopic(ledgers, cursors=cursors, closed_ms=(closed_ms,))})
+    put_node(store, "/admin/policies/public/default", b'{"message_ttl_in_seconds": 60}')
+    overdue = [one.evidence["through"] for one in ask(store, now_ms=now_ms).reasons if one.code == "ttl-overdue"]
+    assert overdue == [through] * (through is not None)
+    found = cli.json(store, f"--now @{now_ms} doctor --code ttl-blocked")
+    assert [row["evidence"]["position"] for row in found] == [begins] * (begins is not None)
 
 
 CLOSED = (1_700_000_100_000, 1_700_000_200_000)  # of the ledgers 10 and 11, of two entries each; 12 is written
