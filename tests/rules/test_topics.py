@@ -94,7 +94,8 @@ def test_a_ttl_is_checked_once_for_all_subscriptions(
     overdue = [one.evidence["through"] for one in ask(store, now_ms=now_ms).reasons if one.code == "ttl-overdue"]
     assert overdue == [through] * (through is not None)
     found = cli.json(store, f"--now @{now_ms} doctor --code ttl-blocked")
-    assert [row["evidence"]["position"] for row in found] == [begins] * (begins is not None)
+    told = [(row["code"], row["evidence"]["position"]) for row in found]
+    assert told == [("ttl-blocked", begins)] * (begins is not None)
 
 
 CLOSED = (1_700_000_100_000, 1_700_000_200_000)  # of the ledgers 10 and 11, of two entries each; 12 is written
