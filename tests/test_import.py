@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import rocksdict
 
-from pulsar_admin.store.codec.ledgermetadata import ledger_path
+from pulsar_admin.store.codec.ledgermetadata import COOKIES, ledger_path
 from pulsar_admin.store.codec.rocksvalue import NodeStat, encode_value
 from pulsar_admin.store.db.environment import Txn, open_store
 from pulsar_admin.store.db.files import iter_logs
@@ -33,7 +33,7 @@ from tests.conftest import Cli
 from tests.cures.curing import diagnoses, run_printed
 from tests.deep import deep_but_for
 from tests.locking import locked
-from tests.stores import apply_values, import_standalone, imported, lose_nodes, read_rows
+from tests.stores import apply_values, import_standalone, imported, lose_nodes, put_node, read_rows, write_rows
 from tests.worlds import GOLDEN, STATES, WORLD_NAMES, assert_unchanged, copy_tree, scratch_copy, unpack, world
 from tests.zookeeper_files import read_zookeeper_nodes
 
@@ -455,6 +455,11 @@ def test_of_a_ledger_that_a_journal_may_have_nothing_is_forgotten(tmp_path: Path
     assert "no-ledger: import the journal of 127.0.0.1" in cli("--store", store, "ledgers", "missing", 229).stderr
     (row,) = (row for row in cli.rows(store, "store check") if row["context"].get("ledgerId") == 229)
     assert (row["code"], row["hint"]) == ("ledger-without-metadata", put_back)
+    put_node(store, f"{COOKIES}/a:3181", b"")  # another bookie, which has no policies
+    row = read_rows(store, lambda txn: json.loads(txn.get("state", b"bookies") or b"")) | {"absent": ["a:3181"]}
+    write_rows(store, lambda txn: txn.put("state", b"bookies", json.dumps(row).encode()))
+    why = cli("--store", store, "topics", "why", "public/default/fresh", "-s", "crash-holes", "-o", "json").json
+    assert [reason["command"] for reason in why["reasons"] if reason["code"] == "ttl-unknown"] == [back]
 
 
 def test_without_a_journal_a_bookie_of_no_cookie_is_told_of(tmp_path: Path, cli: Cli) -> None:

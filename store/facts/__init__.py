@@ -54,12 +54,13 @@ class Unknown(Struct, frozen=True):
         return "" if self.error is None else self.error.code
 
     @property
-    def is_unseen(self) -> bool:
-        """Whether a bookie that is not imported may have it."""
+    def unseen(self) -> tuple[str, ...]:
+        """The bookies and journals that are not imported and may have it."""
         error: BaseException | None = self.error
         while error is not None and not isinstance(error, NotSeen):
             error = error.__cause__
-        return error is not None
+        bookies = None if error is None else error.context.get("bookies")
+        return bookies if isinstance(bookies, tuple) else ()
 
     @classmethod
     def of(cls, error: StoreError) -> Unknown:

@@ -20,7 +20,6 @@ from pulsar_admin.store.errors import MetadataCorrupt, StoreError
 from pulsar_admin.store.facts import Fact, Unknown, backlogs, fact, known, transactions
 from pulsar_admin.store.model.broken import NOT_SEEN, BrokenLedger, find_broken
 from pulsar_admin.store.model.broken_beside import find_unseen_states
-from pulsar_admin.store.model.coverage import is_journal, unseen_places
 from pulsar_admin.store.model.cursors import (
     COMPACTION_CURSOR,
     DEDUP_CURSOR,
@@ -595,11 +594,6 @@ class TopicFacts:
         """The ranks of the entries that no broker can read, without those that bookies which are not imported may have."""
         places = ((self.topic.rank(Position(one.ledger_id, 0)), one.lost) for one in self.broken)
         return tuple((rank + first, rank + last + 1) for rank, lost in places for first, last in lost)
-
-    @fact
-    def unseen_places(self) -> tuple[str, ...]:
-        """The bookies that the metadata names and that are not imported, then the journals that are not."""
-        return tuple(sorted(unseen_places(self.reader.txn).values(), key=lambda place: (is_journal(place), place)))
 
     @fact
     def coordinated(self) -> Mapping[TxnId, OpenTransaction]:

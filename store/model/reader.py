@@ -177,6 +177,7 @@ class EntryReader:
         return NotSeen(
             f"entry {ledger.ledger_id}:{entry_id} is not seen: {names}, which may have it, {are} not imported",
             hint=bring_hint(gap.bookies),
+            bookies=gap.bookies,
         )
 
 

@@ -83,7 +83,7 @@ def _check_end(txn: Txn, topic: Topic) -> None:
 
     broken = find_broken_ledger(txn, topic, topic.ledgers[-1])
     if broken is not None and broken.bookies and (unseen := broken.not_seen()):
-        error = NotSeen(unseen, hint=bring_hint(broken.bookies))
+        error = NotSeen(unseen, hint=bring_hint(broken.bookies), bookies=broken.bookies)
         raise _unknown(topic.name.namespace, error) from error
 
 

@@ -388,7 +388,7 @@ def _ranges_limit(facts: SubscriptionFacts) -> Iterator[Evidence]:
 def _log_unreadable(facts: SubscriptionFacts) -> Iterator[Evidence]:
     """Upstream 4.0.8: ``MLPendingAckStoreProvider`` cannot open the log, and ``PersistentSubscription.addConsumer`` waits for it."""
     log = facts.pending_ack_log
-    if isinstance(log, Unknown) and not log.is_unseen:
+    if isinstance(log, Unknown) and not log.unseen:
         yield here(f"No broker opens its pending-ack log, and nobody the subscription: {log.why}.", {"error": log.code})
 
 
@@ -471,7 +471,7 @@ def _expiry(facts: SubscriptionFacts) -> dict[str, object]:
 def _not_loaded(facts: SubscriptionFacts) -> Iterator[Evidence]:
     """Upstream 4.0.8: ``BrokerService.getManagedLedgerConfig`` fails, and so does the loading of the topic."""
     policies, namespace = facts.of.policies, facts.of.topic.name.namespace
-    if isinstance(policies, Unknown) and not policies.is_unseen:
+    if isinstance(policies, Unknown) and not policies.unseen:
         yield here(
             f"No broker loads the topic: its policies cannot be read ({policies.why}).",
             {"error": policies.code},
@@ -498,12 +498,11 @@ def _ttl_unknown(facts: SubscriptionFacts) -> Iterator[Evidence]:
     if not facts.pending:
         return
     if isinstance(ttl, Unknown):
-        places = facts.of.unseen_places
-        if ttl.is_unseen:  # else that is why no broker loads the topic
+        if ttl.unseen:  # else that is why no broker loads the topic
             yield here(
                 f"The TTL and the quotas in force are unknown: {ttl.why}.",
                 {"error": ttl.code},
-                bring_command(places[0]) if places else "",
+                bring_command(ttl.unseen[0]),
             )
         return
     for fact in (facts.overdue, facts.future_dated, facts.ttl_conflict):
