@@ -385,8 +385,9 @@ def test_an_old_copy_of_a_directory_is_not_added_to_its_bookie(disks: Path, tmp_
 
 
 def test_the_directory_above_a_bookies_names_those_in_it(disks: Path, tmp_path: Path, cli: Cli) -> None:
-    answer = cli("--store", tmp_path / "s", "store", "import", "cluster", "--bookie", disks / "bk1")
-    hint = f"name the directories in it: {disks}/bk1/journal0,{disks}/bk1/ledgers0"
+    there = (disks / "bk1").rename(disks / "o'b")
+    answer = cli("--store", tmp_path / "s", "store", "import", "cluster", "--bookie", there)
+    hint = f"name the directories in it: {shlex.quote(f'{there}/journal0,{there}/ledgers0')}"
     assert (answer.exit_code, hint in answer.stderr) == (5, True)
 
 

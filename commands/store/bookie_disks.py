@@ -61,10 +61,17 @@ def salvage(
     given = bookies_of(bookie, confs, roots)
     if len(given) != 1:
         raise click.UsageError("name one bookie by its directories, [ID=]DIR,DIR, or by --bookie-conf FILE")
-    return Result(app.api.salvage(given[0], collected=collected, dry_run=app.settings.dry_run), plain=_render)
+    next_step = "start the bookie"
+    if collected:
+        next_step = (
+            "restore the ledgers, as with `store recover` or `topics undelete`, and only then start the bookie: "
+            "it deletes ledgers without metadata again"
+        )
+    done = app.api.salvage(given[0], collected=collected, dry_run=app.settings.dry_run)
+    return Result(done, plain=lambda report: _render(report, next_step))
 
 
-def _render(result: SalvageReport) -> str:
+def _render(result: SalvageReport, next_step: str) -> str:
     """Return the result of a salvage, or what it would do, as lines of text."""
     lines = [f"bookie {result.bookie}"]
     for row in result.directories:
@@ -87,11 +94,11 @@ def _render(result: SalvageReport) -> str:
     lines += [f"{path}: its ledgers map does not match its records and is no longer used" for path in result.maps]
     lines += [f"kept: {path}" for path in result.kept]
     if not result.needed and result.kept:
-        lines.append("the salvage that was stopped is done; next: start the bookie")
+        lines.append(f"the salvage that was stopped is done; next: {next_step}")
     elif not result.needed:
         lines.append("nothing is wrong, nothing was written")
     else:
-        lines.append("dry run, nothing was written" if result.dry_run else "next: start the bookie")
+        lines.append("dry run, nothing was written" if result.dry_run else f"next: {next_step}")
     return "\n".join(clean_text(line) for line in lines)
 
 

@@ -323,7 +323,10 @@ class _MadeOfBookies(from_ledgers.Remade, kw_only=True):
                 f"({listed(keys.locked)}), which is in no file: they get none, and no client can open them"
             )
         yield "ledgers that brokers had deleted and bookies still hold are included: nothing distinguishes them"
-        yield f"cluster {cluster} has no addresses: set them with: pulsar-admin clusters update {shell_word(cluster)}"
+        yield (
+            f"cluster {cluster} has no addresses: set them with: pulsar-admin clusters update {shell_word(cluster)} "
+            "--url http://HOST:8080 --broker-url pulsar://HOST:6650"
+        )
 
     def _collected_notes(self) -> Iterator[str]:
         """Yield sentences on what was left apart, how to include it, and which bookies' indexes could not be read."""
@@ -335,8 +338,11 @@ class _MadeOfBookies(from_ledgers.Remade, kw_only=True):
                 f"{counted(len(collected), 'ledger')} {plural(len(collected), 'is', 'are')} left apart "
                 f"({listed(collected)}): entry logs have entries that no bookie serves, because garbage collection "
                 "removed the ledger from its index. To include them, rebuild the indexes first and import the disks "
-                "again: pulsar-admin store salvage --collected "
-                + ", ".join(disks_of(txn.store.info, bookie) for bookie in bookies)
+                "again: "
+                + "; ".join(
+                    f"pulsar-admin store salvage --collected {shell_word(disks_of(txn.store.info, bookie))}"
+                    for bookie in bookies
+                )
             )
         unread = sorted(bookie for bookie, ids in read_indexed(txn.store.info).items() if ids is None)
         if unread:

@@ -206,7 +206,7 @@ def _inside(path: Path) -> str:
         for child in sorted(path.iterdir())
         if any((at / COOKIE_FILE).is_file() for at in (child, child / "current"))
     ]
-    return f"name the directories in it: {','.join(map(str, inner))}" if inner else ""
+    return f"name the directories in it: {shell_word(','.join(map(str, inner)))}" if inner else ""
 
 
 def _check_roles(given: GivenBookie, bookie: Bookie) -> None:
