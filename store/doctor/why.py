@@ -285,7 +285,7 @@ class _Teller:
             holders.RETENTION,
             f"Retention ({time}, {size}, set by the {applied.source}) keeps {past} that every subscription is past{until}.",
             {**evidence, "timeInMinutes": minutes, "sizeInMB": size_mb, "source": applied.source},
-            f"pulsar-admin topics get-retention {shell_word(name)} -ap",
+            f"pulsar-admin topics get-retention {shell_word(name.base)} -ap",
         )
 
 

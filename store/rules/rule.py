@@ -12,7 +12,7 @@ from msgspec import Struct, field
 from msgspec.structs import force_setattr, replace
 
 from pulsar_admin.store.errors import StoreError
-from pulsar_admin.store.names import shell_word
+from pulsar_admin.store.names import parse_topic, shell_word
 from pulsar_admin.store.rules.finding import Finding, Severity
 
 if TYPE_CHECKING:
@@ -60,7 +60,8 @@ class Rule(Struct, Generic[Facts], frozen=True):
     """One thing that can be wrong: a row of the table. ``code`` never changes.
 
     ``means``: what the fault is and what shows it; ``broker``: what Pulsar and BookKeeper do (4.0.8); ``how`` and ``prevent``: in words;
-    ``mend``: the command, with ``{keys}`` of the evidence in it. ``leads``: it may cause other findings, so it comes first.
+    ``mend``: the command, with ``{keys}`` of the evidence in it, and ``{base}``: the topic, for a partition the partitioned topic.
+    ``leads``: it may cause other findings, so it comes first.
     A rule for a single subscription (``topics why``) has only a title, and a command if that is always the same.
 
     ``holds``: facts → evidence, one for each place. ``loss``: the data lost while the fault lasts, or by the repair; "" for nothing.
@@ -115,6 +116,8 @@ class Rule(Struct, Generic[Facts], frozen=True):
 
         def filled(place: re.Match[str]) -> str:
             key = place[1]
+            if key == "base":
+                return shell_word(parse_topic(str(values["topic"])).base) if "topic" in values else "TOPIC"
             if key not in values:
                 return re.sub(r"(?<!^)([A-Z])", r"-\1", key).upper()
             value = values[key]

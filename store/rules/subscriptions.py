@@ -699,7 +699,7 @@ def _consumed(facts: SubscriptionFacts) -> Iterator[Evidence]:
 _CRITICAL, _WARNING, _NOTE = Severity.CRITICAL, Severity.WARNING, Severity.NOTE
 _STATUS = "pulsar-admin delayed status {topic} -s {subscription}"
 _BUFFER = "pulsar-admin transactions transaction-buffer-stats -t {topic}"
-_QUOTAS = "pulsar-admin topics get-backlog-quotas {topic} -ap"
+_QUOTAS = "pulsar-admin topics get-backlog-quotas {base} -ap"
 
 CURSOR_AHEAD: Rule[SubscriptionFacts] = Rule(
     "cursor-ahead",

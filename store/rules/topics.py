@@ -244,7 +244,7 @@ def _ttl_blocked(facts: SubscriptionFacts) -> Iterator[Evidence]:
     "The time from a message's publication to its delivery is longer than the TTL in force.",
     "Counts a message's age from when it was stored, never from when it is due. The message is acknowledged "
     "without being delivered.",
-    "pulsar-admin topics set-message-ttl {topic} -t 0",
+    "pulsar-admin topics set-message-ttl {base} -t 0",
     "Give the topic no TTL, regardless of its namespace, or one that is longer than its longest delay. `delayed "
     "status` shows what would be lost.",
     "Set TTL and delays together: the TTL must be longer than any delay.",

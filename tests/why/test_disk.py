@@ -1,5 +1,6 @@
 """``topics why --disk`` and ``store usage --why``: every byte once, and its reason by what a broker said of the topic."""
 
+import shlex
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -17,13 +18,14 @@ from pulsar_admin.store.model.reader import open_reader
 from pulsar_admin.store.model.topics import read_topic
 from pulsar_admin.store.names import Position, parse_topic
 from pulsar_admin.store.rules.holders import HOLDERS
+from pulsar_admin.store.rules.topics import TOPIC_RULES
 from tests.conftest import Cli
 from tests.live.comparing import place
 from tests.stores import NOW_MS as IMPORTED_MS
-from tests.stores import imported, lose_nodes, put_node, write_rows
+from tests.stores import copied, imported, lose_nodes, put_node, write_rows
 from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store
 from tests.why.planted import HOUR_MS
-from tests.worlds import oracle, world
+from tests.worlds import CLUSTER, oracle, world
 
 Json = Any  # a JSON value
 NAME = "public/default/kept"
@@ -222,3 +224,24 @@ def test_top_and_shapes(cli: Cli) -> None:
     assert len(cli("--store", store, "store", "usage", "--top", "3").stdout.splitlines()) == 1 + 3
     assert cli("--store", store, "topics", "why", "public/default/plain").exit_code == 0  # of all its subscriptions
     assert cli("--store", store, "topics", "why", "public/default/plain", "-s", "half", "--disk").exit_code == 2
+
+
+def test_commands_about_the_policies_of_a_partition_name_its_topic(tmp_path: Path, cli: Cli) -> None:
+    """Upstream refuses topic policies of a partition."""
+    store = copied(CLUSTER, "crashed", tmp_path)
+    one = "acme/orders/parts-partition-1"
+    cli.on(store, "topics create-subscription acme/orders/parts -s late -m earliest").ends(0)
+    cli.on(store, "namespaces set-backlog-quota acme/orders -l 1G -p producer_exception").ends(0)
+    cli.on(store, "topics create-subscription acme/orders/parts -s done -m latest").ends(0)
+    (reason,) = (row for row in cli.json(store, f"topics why {one} -s late")["reasons"] if row["code"] == "quota-left")
+    cli("--store", store, *shlex.split(reason["command"])[1:]).ends(0)
+    cli.on(store, "topics unsubscribe acme/orders/parts -s late -f").ends(0)
+    kept = [
+        row["reason"]
+        for row in cli.json(store, f"topics why {one} --disk")["held"]
+        if row["reason"]["code"] == "retention"
+    ]
+    assert kept
+    cli("--store", store, *shlex.split(kept[0]["command"])[1:]).ends(0)
+    said = (rule.command({"topic": f"persistent://{one}"}) for rule in TOPIC_RULES if rule.code == "delay-beyond-ttl")
+    assert [*said] == ["pulsar-admin topics set-message-ttl persistent://acme/orders/parts -t 0"]
