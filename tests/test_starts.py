@@ -320,6 +320,11 @@ def zeros_inside(folder: Path) -> None:
     log.write_bytes(data[:512] + bytes(512) + data[1024:])
 
 
+def without_middle_log(folder: Path) -> None:
+    (folder / "snapshot.481").unlink()
+    (folder / "log.35e").unlink()
+
+
 def with_length(length: int) -> Plant:
     """The beginning of a record of this length follows the last one, and nothing else."""
 
@@ -356,6 +361,8 @@ SERVERS: list[tuple[Plant, list[tuple[str, bool]]]] = [
     (lambda folder: flip(folder / "log.482", 60, 0xFF), [("zookeeper-log-unreadable", False)]),  # CRC check failed
     (lambda folder: cut(folder / "log.482", 1000), []),  # the end of the log
     (zeros_inside, [("zookeeper-log-unreadable", True)]),  # its end, too
+    (lambda folder: (folder / "snapshot.481").unlink(), []),
+    (without_middle_log, [("metadata-incomplete", True)]),
     (with_length(-1), [("zookeeper-log-unreadable", False)]),  # NullPointerException
     (with_length(2 * 0xFFFFF), []),
     (with_length(2 * 0xFFFFF + 1), [("zookeeper-record-too-large", False)]),  # Unreasonable length

@@ -42,9 +42,11 @@ from pulsar_admin.store.sources.rocksdb import is_rocksdb
 from pulsar_admin.store.sources.rocksopen import UNREAD_CHANGES, check_pairs, open_links
 from pulsar_admin.store.sources.storage import DATABASES, LEDGERS
 from pulsar_admin.store.sources.zookeeper import (
+    LogOrder,
     ServerFiles,
     SnapshotFile,
     iter_log_files,
+    iter_merged,
     iter_snapshot_files,
     read_log,
 )
@@ -77,6 +79,7 @@ class Start(Enum):
     SNAPSHOT_DAMAGED = auto()
     LOG_DAMAGED = auto()
     LOG_SKIPPED = auto()
+    LOG_GAP = auto()
     LONG_RECORD = auto()
     EPOCHS = auto()
     LAYOUT = auto()
@@ -328,6 +331,14 @@ def iter_server_facts(server: ServerFiles, *, thorough: bool) -> Iterator[StartF
         yield StartFact(Start.EPOCHS, server.snapshots, None, {"why": why})
     before = sum(zxid <= (base or 0) for zxid, _ in logs)
     yield from _log_facts([path for _, path in logs[max(before - 1, 0) :]], base or 0)
+    if thorough and logs:
+        # Where the start takes no or an older snapshot, the facts above say from which log on it goes.
+        order = LogOrder(base if base is not None and not damaged else max(base or 0, logs[0][0] - 1))
+        gaps = (order.take(file, item) for file, item in iter_merged((server,), base or 0))
+        for gap in gaps:
+            if gap is not None and gap.bad is None:
+                lost = counted(gap.lost, "transaction")
+                yield StartFact(Start.LOG_GAP, gap.file, None, {"lost": lost, "before": gap.before})
 
 
 def _why_epochs_refused(snapshots: Path, zxid: int) -> str:

@@ -141,6 +141,11 @@ _TOLD: dict[Start, tuple[str, bool, str | Callable[[StartFact], str]]] = {
         "{where} @ {offset:#x}: no record: a server starts, takes this for the end of the log, and forgets {forgotten} that "
         "this log has after it, from {first:#x} on",
     ),
+    Start.LOG_GAP: (
+        "metadata-incomplete",
+        True,
+        "{where}: no log has the {lost} before {before:#x}: a server starts without them",
+    ),
     Start.LONG_RECORD: ("zookeeper-record-too-large", False, _long_record),
     Start.EPOCHS: (
         "zookeeper-epochs-refused",
