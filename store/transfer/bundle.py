@@ -304,7 +304,12 @@ def _iter_rows(store: Store, txn: Txn, names: Pseudonyms, result: BundleResult) 
 def _state(name: str, value: bytes, names: Pseudonyms) -> bytes:
     if name not in ("bookies", "placed-ledgers"):
         return value
-    return json.dumps({key: [names.whole(one) for one in ids] for key, ids in json.loads(value).items()}).encode()
+
+    def hide(ids: Any) -> object:  # Any: JSON
+        whole = names.whole
+        return {whole(one): ms for one, ms in ids.items()} if isinstance(ids, dict) else [whole(one) for one in ids]
+
+    return json.dumps({key: hide(ids) for key, ids in json.loads(value).items()}).encode()
 
 
 def _source(key: str, value: object, names: Pseudonyms) -> object:
