@@ -495,6 +495,7 @@ def test_one_wrong_bit_in_the_log_of_the_index(tmp_path: Path, cli: Cli) -> None
     assert sum(outside for outside, _ in _told(path, cli).values()) == stored - 1
     (bookie,) = cli("--store", path, "store", "preflight", "-o", "json").json["bookies"]
     assert [fault["code"] for fault in bookie["faults"]] == ["bookie-index-unreadable"]
+    assert "bookie-index-unreadable" in {row["code"] for row in cli.rows(path, "doctor --deep")}
     critical, *_ = _criticals(path, cli)
     _mend(path, critical["mend"], cli)
     _assert_all_is_served(path, cli)

@@ -39,7 +39,7 @@ from pulsar_admin.store.sources.bookies import (
 from pulsar_admin.store.sources.index_places import has_database, iter_index_files
 from pulsar_admin.store.sources.journals import ZEROS, find_stop, is_first_journal_missing
 from pulsar_admin.store.sources.rocksdb import is_rocksdb
-from pulsar_admin.store.sources.rocksopen import UNREAD_CHANGES, check_pairs, open_links
+from pulsar_admin.store.sources.rocksopen import UNREAD_CHANGES, check_pairs, has_log_damage, open_links
 from pulsar_admin.store.sources.storage import DATABASES, LEDGERS
 from pulsar_admin.store.sources.zookeeper import (
     LogOrder,
@@ -198,7 +198,8 @@ def _index_facts(bookie: Bookie, thorough: bool, read: Collection[Path]) -> Iter
     for index, log in zip(indexes, bookie.ledger_dirs, strict=False):
         for database in (index / name for name in DATABASES):
             why, starts = _why_closed(database), False
-            if not why and thorough and database not in read and is_rocksdb(database):
+            is_read = database in read and not has_log_damage(database)
+            if not why and thorough and not is_read and is_rocksdb(database):
                 why, starts = _why_unreadable(database)
             if why:
                 yield StartFact(Start.INDEX_DAMAGED if starts else Start.INDEX_CLOSED, database, bookie, {"why": why})

@@ -163,6 +163,11 @@ def link_files(
             break
 
 
+def has_log_damage(database: Path) -> bool:
+    """Whether a damaged record is in a write-ahead log of a database, also in one whose changes RocksDB has written to tables."""
+    return any(_count_flaws(log)[Flaw.DAMAGED] for log in database.glob("*.log"))
+
+
 def _count_flaws(log: Path) -> Counter[Flaw]:
     try:
         with open(log, "rb") as file:
