@@ -237,8 +237,11 @@ def read_ledger(txn: Txn, ledger_id: int) -> Ledger:
     """Return the ledger; raises LedgerNotFound when neither metadata nor entries know it."""
     ledger = find_ledger(txn, ledger_id)
     if ledger is None:
+        damaged = sum(1 for one in iter_damage(txn) if one.ledger_id == ledger_id)
         raise LedgerNotFound(
-            f"ledger {ledger_id} is neither in the metadata nor in any entry log",
+            f"ledger {ledger_id} is not in the metadata, and no entry is good: {damaged:,} records of it have a wrong digest"
+            if damaged
+            else f"ledger {ledger_id} is neither in the metadata nor in any entry log",
             ledgerId=ledger_id,
             hint=_hint_where(txn, ledger_id),
         )

@@ -12,6 +12,7 @@ from pulsar_admin.store.changes.plan import ChangePart, Plan
 from pulsar_admin.store.codec.ledgermetadata import LAYOUT, check_layout
 from pulsar_admin.store.db.audit_log import Change, Step, iter_changes
 from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.db.files import iter_damage
 from pulsar_admin.store.db.own_ledgers import find_own_ledgers
 from pulsar_admin.store.db.tree import decode_node, find_node, iter_children
 from pulsar_admin.store.errors import MetadataCorrupt, Refused, TopicNotFound
@@ -20,7 +21,7 @@ from pulsar_admin.store.facts.indexes import NOT_INDEXED
 from pulsar_admin.store.facts.trees import check_seen
 from pulsar_admin.store.facts.unlisted import UnlistedLedgers
 from pulsar_admin.store.model.coverage import bring_hint, find_absent_bookies, unseen_places
-from pulsar_admin.store.model.ledgers import iter_indexed_ids, sorted_ledger_ids
+from pulsar_admin.store.model.ledgers import find_sums, iter_indexed_ids, sorted_ledger_ids
 from pulsar_admin.store.model.topics import iter_topics, read_topic
 from pulsar_admin.store.names import TopicName, parse_topic
 from pulsar_admin.store.recovery.chains import LOST_AND_FOUND
@@ -307,6 +308,18 @@ def _left_out(condition: MetadataCondition, survey: LedgerSurvey, level: str | N
             yield f"… and {count - _NAMED:,} more: see them with: pulsar-admin store check"
 
 
+def _unreadable(txn: Txn) -> Iterator[str]:
+    """Yield a sentence about ledgers without metadata of which damaged records are all that is left."""
+    newest = newest_known(txn)
+    named = {one.ledger_id for one in iter_damage(txn) if one.ledger_id > newest}
+    ids = sorted(one for one in named if find_sums(txn, one) is None)
+    if ids:
+        yield (
+            f"{counted(len(ids), 'ledger')} ({listed(ids)}) {plural(len(ids), 'gets', 'get')} no metadata, because no entry has a right "
+            "digest: bookies delete what is left. Keep a copy of their disks"
+        )
+
+
 def _lost(condition: MetadataCondition, level: str | None) -> Sequence[TopicName]:
     """Return the topics that level A rebuilds and level B does not."""
     return sorted({*condition.lost_topics, *condition.lost_schemas}, key=str) if level == "B" else ()
@@ -347,6 +360,8 @@ def _summed(txn: Txn, plan: Plan, level: str, condition: MetadataCondition, surv
         if places
         else ()
     )
+    if level != "A":
+        unseen = (*unseen, *_unreadable(txn))
     return replace(plan, warnings=(*unseen, *plan.warnings, *_left_out(condition, survey, level), *again, NEXT))
 
 

@@ -154,6 +154,21 @@ def test_bookies_that_disagree_are_told_of(cli: Cli, bare: Path, tmp_path: Path)
     assert re.search(told + r" \d+ ledgers \(3, ", cli("--store", store, "store", "recover", "--dry-run").stdout)
 
 
+def test_a_ledger_of_damaged_entries_alone_is_told_of(cli: Cli, tmp_path: Path) -> None:
+    source, store = scratch_copy(CLUSTER, "crashed", tmp_path), tmp_path / "store"
+    bad = {raw: raw[:-1] + bytes([raw[-1] ^ 1]) for raw in entries_of([source / name for name in BOOKIES])[2].values()}
+    for file in (file for suffix in ("log", "txn") for file in source.glob(f"bookkeeper?/current/*.{suffix}")):
+        data = file.read_bytes()
+        for raw, changed in bad.items():
+            data = data.replace(raw, changed)
+        file.write_bytes(data)
+    given = [word for name in BOOKIES for word in ("--bookie", str(source / name))]
+    assert run(["--store", str(store), "-q", "store", "import", "cluster", *given]) == 1
+    told = cli.done("--store", store, "store", "recover", "--dry-run").stdout
+    assert "1 ledger (2) gets no metadata, because no entry has a right digest" in told
+    cli("--store", store, "ledgers", "info", "2").ends(5, "no entry is good: 4 records of it have a wrong digest")
+
+
 COLLECTED = (8, 19, 21)
 """The first ledgers of a topic; each bookie has entries of each."""
 
