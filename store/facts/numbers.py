@@ -163,7 +163,7 @@ class PlainTopics:
             consumed, slowest = consumed_by(ranks, places)
             released = 0
             if consumed:
-                retention = self._find_retention(name.namespace)
+                retention = None if name.is_system else self._find_retention(name.namespace)
                 if retention is None:
                     return None
                 closed = [(size_bytes, closed_ms) for _, _, size_bytes, closed_ms in ledgers]

@@ -6,6 +6,8 @@ A store does not contain broker.conf: constants ``BROKER_…`` are the defaults 
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from msgspec.structs import replace
+
 from pulsar_admin.store.codec.policies import (
     BacklogQuota,
     DelayedDelivery,
@@ -19,6 +21,7 @@ from pulsar_admin.store.codec.policies import (
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.tree import find_node, tree_key
 from pulsar_admin.store.errors import MetadataCorrupt
+from pulsar_admin.store.model.cursors import iter_cursor_names
 from pulsar_admin.store.names import NamespaceName, TopicName, encode_name
 from pulsar_admin.store.policies.events import find_policy_events
 from pulsar_admin.store.wording import Answer
@@ -79,6 +82,8 @@ class PoliciesInForce(Answer, frozen=True):
 def read_in_force(txn: Txn, topic: TopicName) -> PoliciesInForce:
     """Return all policies in force for ``topic``; raises MetadataCorrupt."""
     own = [*_iter_topic_policies(txn, topic)]
+    if _keeps_its_own(txn, topic):
+        return replace(_in_force([*own, *_of_namespace(txn, topic.namespace)]), retention=_retention_of(own))
     if own or not txn.is_snapshot:
         return _in_force([*own, *_of_namespace(txn, topic.namespace)])
     kept: tuple[NamespaceName, PoliciesInForce] | None = txn.memo.get(read_in_force)
@@ -108,8 +113,17 @@ def find_message_ttl(txn: Txn, topic: TopicName) -> MessageTtl | None:
 
 
 def find_retention(txn: Txn, topic: TopicName) -> RetentionInForce | None:
-    """Return the retention in force, None if neither topic nor namespace sets one; raises MetadataCorrupt."""
-    return _retention_of(_iter_policies(txn, topic))
+    """Return the retention in force, None if neither topic nor namespace sets one; raises MetadataCorrupt.
+
+    A system topic has no retention but its own.
+    """
+    return _retention_of((_iter_topic_policies if _keeps_its_own(txn, topic) else _iter_policies)(txn, topic))
+
+
+def _keeps_its_own(txn: Txn, topic: TopicName) -> bool:
+    """Whether only its own policy says how long a topic retains ledgers: it is a system topic (``BrokerService.getManagedLedgerConfig``,
+    4.0.8 to 5.0.1), and has a cursor. Otherwise a broker makes one before it trims the topic: nothing goes at once."""
+    return topic.is_system and next(iter(iter_cursor_names(txn, topic)), None) is not None
 
 
 def find_delivery(txn: Txn, topic: TopicName) -> DeliveryInForce | None:

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from pulsar_admin.store.codec.cursor import CursorInfo
 from pulsar_admin.store.codec.ledgermetadata import LedgerState
 from pulsar_admin.store.codec.policies import BacklogQuota
+from pulsar_admin.store.facts.topics import TopicFacts
 from pulsar_admin.store.model.topics import read_topic
 from pulsar_admin.store.names import Position, parse_topic
 from pulsar_admin.store.policies.in_force import QuotaInForce
@@ -158,6 +159,31 @@ def test_a_size_quota_of_0_is_one_and_a_system_topic_has_none(
         found = list(iter_quota_states(topic, {"s": Position(10, 0)}, quotas, CLOSED[1]))
     assert [(one.limit, one.is_reached) for one in found] == expected
     assert all(one.is_size and one.evicts and one.closed_ms is None and one.used == 0 for one in found)
+
+
+@pytest.mark.parametrize(
+    ("name", "cursor", "released"),
+    [
+        ("t", "s", 0),
+        ("__change_events", "__compaction", 2),
+        ("__change_events", "", 0),
+        ("t-s__transaction_pending_ack", "p", 2),
+    ],
+)
+def test_a_system_topic_has_no_retention_of_its_namespace(
+    name: str, cursor: str, released: int, tmp_path: Path, cli: Cli
+) -> None:
+    """``BrokerService.getManagedLedgerConfig`` (4.0.8 to 5.0.1); without a cursor nothing goes, as a broker first makes one."""
+    ledgers, cursors = [[Made(CLOSED[0])]] * 3, {cursor: CursorInfo(-1, Position(12, -1))} if cursor else {}
+    store = make_store(tmp_path / "s", {f"a/b/{name}": MadeTopic(ledgers, cursors=cursors, closed_ms=CLOSED)})
+    put_node(
+        store, "/admin/policies/a/b", b'{"retention_policies": {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1}}'
+    )
+    change = cli.json(store, f"--now @{CLOSED[1] + 1} topics trim-topic a/b/{name} --dry-run")
+    with opened(store) as reader:
+        topic = read_topic(reader.txn, parse_topic(f"a/b/{name}"))
+        assert TopicFacts(reader, topic, CLOSED[1] + 1).released == released
+    assert change["after"]["ledgers"] == [*range(10 + released, 13)]
 
 
 @pytest.mark.usefixtures("damages_stores")
