@@ -16,7 +16,7 @@ from pulsar_admin.store.codec.policies import Retention
 from pulsar_admin.store.codec.transactions import TxnId
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.tree import find_node
-from pulsar_admin.store.errors import MetadataCorrupt, StoreError
+from pulsar_admin.store.errors import EntryCorrupt, MetadataCorrupt, StoreError
 from pulsar_admin.store.facts import Fact, Unknown, backlogs, fact, known, transactions
 from pulsar_admin.store.model.broken import NOT_SEEN, BrokenLedger, find_broken
 from pulsar_admin.store.model.broken_beside import find_unseen_states
@@ -363,6 +363,14 @@ class SubscriptionFacts:
             broken.holds(oldest) or (broken.reason == NOT_SEEN and broken.ledger_id == oldest.ledger_id)
             for broken in self.of.broken
         )
+
+    @fact
+    def is_oldest_no_message(self) -> bool:
+        """Whether the oldest entry is whole, but nothing that clients can read: a broker or client acknowledges it and goes on (4.0.8)."""
+        oldest, reader, found = self.oldest, self.of.reader, self.next_message
+        if oldest is None or not isinstance(found, Unknown) or not isinstance(found.error, EntryCorrupt):
+            return False
+        return known(Unknown.unless(lambda: reader.read(oldest.ledger_id, oldest.entry_id))) is not None
 
     @fact
     def is_oldest_offloaded(self) -> bool:

@@ -301,11 +301,23 @@ def _not_imported(facts: SubscriptionFacts) -> Iterator[Evidence]:
 
 def _unreadable(facts: SubscriptionFacts) -> Iterator[Evidence]:
     error, oldest = facts.next_message, facts.oldest
-    if isinstance(error, Unknown) and oldest is not None and not (facts.is_oldest_lost or facts.is_oldest_offloaded):
+    if not isinstance(error, Unknown) or oldest is None or facts.is_oldest_lost or facts.is_oldest_offloaded:
+        return
+    if not facts.is_oldest_no_message:
         yield here(
             f"{oldest}, the oldest entry that is not acknowledged, cannot be read: {error.why}.",
             {"position": str(oldest), "error": error.code},
             f"pulsar-admin ledgers verify {oldest.ledger_id}",
+        )
+
+
+def _no_message(facts: SubscriptionFacts) -> Iterator[Evidence]:
+    found = facts.next_message
+    if isinstance(found, Unknown) and facts.is_oldest_no_message:
+        yield here(
+            f"{facts.oldest}, the oldest entry that is not acknowledged, is no message that a client can read: {found.why}. A broker or "
+            "client acknowledges it, and consumers get the next one.",
+            {"position": str(facts.oldest), "error": found.code},
         )
 
 
@@ -800,6 +812,7 @@ SUBSCRIPTION_RULES: tuple[Rule[SubscriptionFacts], ...] = (
         "aborted-transactions", _NOTE, "messages of aborted transactions count in the backlog, but are never "
         "delivered", _aborted, _BUFFER,
     ),
+    _row("no-message", _WARNING, "the oldest entry is no message: no client gets it, and it holds nothing back", _no_message),
     _row("batch-acks", _NOTE, "acknowledgements inside a batch are lost when a broker before 5.0 loads the topic", _batch_acks),
     _row("delayed-later", _NOTE, "other entries of the backlog are delayed", partial(_delayed, is_next=False), _STATUS),
     _row(

@@ -43,6 +43,7 @@ class Message(Struct, frozen=True):
     key: str | None = None
     broker_hours: float | None = None
     lost: bool = False
+    raw: bytes | None = None
 
     def made(self, number: int) -> Made:
         publish_ms = NOW_MS - int(self.hours * HOUR_MS)
@@ -58,7 +59,8 @@ class Message(Struct, frozen=True):
         broker = None
         if self.broker_hours is not None:
             broker = BrokerEntry(NOW_MS - int(self.broker_hours * HOUR_MS), None)
-        return Made(publish_ms, raw=encode_message_entry(metadata, b"x", broker=broker), lost=self.lost)
+        raw = encode_message_entry(metadata, b"x", broker=broker) if self.raw is None else self.raw
+        return Made(publish_ms, raw=raw, lost=self.lost)
 
 
 class Planted(Struct, frozen=True):

@@ -39,6 +39,7 @@ BESIDE = {
     "quota-reached": Planted(policies={"backlog_quota_map": {"destination_storage": QUOTA}}),
     "quota-left": Planted(policies={"backlog_quota_map": {"destination_storage": {**QUOTA, "limitSize": 1 << 30}}}),
     "batch-acks": Planted(batch_deletes={Position(10, 5): (1,)}),
+    "no-message": Planted({(10, 0): Message(raw=b"no message")}),
     "delayed-later": Planted({(10, 5): Message(due_hours=2)}),
     "ttl-drops-delayed": Planted({(10, 5): Message(due_hours=5)}, policies={"message_ttl_in_seconds": 36_000}),
     "ack-ranges-limit": Planted(ranges=tuple(((12, 9 + n), (12, 10 + n)) for n in range(0, 20_000, 2))),
