@@ -215,8 +215,9 @@ class ClusterFacts:
     @fact
     def unknown_bookies(self) -> tuple[str, ...] | Unknown:
         """The imported bookies that the metadata names nowhere, neither in a cookie nor in an ensemble."""
-        names = find_unknown_bookies(self.reader.txn)
-        return Unknown("there is no metadata, or no cookie says which bookies these are") if names is None else names
+        names = None if self.is_incomplete else find_unknown_bookies(self.reader.txn)
+        why = "there is no metadata, it is incomplete, or no cookie says which bookies these are"
+        return Unknown(why) if names is None else names
 
     @fact
     def has_bookkeeper(self) -> bool | Unknown:

@@ -27,6 +27,7 @@ from pulsar_admin.store.codec.journal import journal_id_of
 from pulsar_admin.store.codec.ledgermetadata import COOKIES, INSTANCE_ID, decode_members, ledger_id_of_path
 from pulsar_admin.store.db.bookies import Bookie, iter_renamed
 from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.db.files import iter_incompleteness
 from pulsar_admin.store.db.tree import find_node, iter_nodes
 from pulsar_admin.store.errors import MetadataCorrupt, StoreError, Unsupported
 from pulsar_admin.store.files import read_file, why_no_file
@@ -144,7 +145,8 @@ def find_strangers(txn: Txn, bookies: Sequence[Bookie]) -> list[Stranger]:
     """Return the bookies whose cookie does not match the metadata.
 
     A bookie without a cookie proves nothing. One with another instance id, or that is neither registered nor in any
-    ensemble, is foreign if some other bookie is known; if none is, the metadata itself was created anew.
+    ensemble, is foreign if some other bookie is known; if none is, the metadata itself was created anew. Incomplete
+    metadata proves nothing, and a bookie with the metadata's instance id may only be newer than it.
     """
     node = find_node(txn, INSTANCE_ID)
     instance_id = "" if node is None else node.value.decode("utf-8", "replace").strip()
@@ -160,10 +162,12 @@ def find_strangers(txn: Txn, bookies: Sequence[Bookie]) -> list[Stranger]:
         for bookie, cookie in cookies.items()
     }
     is_any_known = any(cookie is not None and not reasons[bookie] for bookie, cookie in cookies.items())
+    is_incomplete = any(iter_incompleteness(txn))
     strangers = []
     for bookie, cookie in cookies.items():
         if cookie is not None and reasons[bookie]:
-            is_foreign = bool(others[bookie]) or cookie.bookie_id not in registered.keys() | _in_ensembles(txn)
+            is_known = cookie.bookie_id in registered.keys() | _in_ensembles(txn) or is_incomplete
+            is_foreign = bool(others[bookie]) or not (is_known or (instance_id and cookie.instance_id == instance_id))
             reason = f"{bookie.directories[0]}: {reasons[bookie]}"
             strangers.append(Stranger(bookie, reason, is_foreign and is_any_known))
     return strangers

@@ -12,8 +12,12 @@ from pulsar_admin.store.codec.bookie import Cookie, LogMark, encode_cookie, enco
 from pulsar_admin.store.codec.entrylog import CURRENT_VERSION, EntryLogHeader, encode_header
 from pulsar_admin.store.codec.journal import LATEST_VERSION
 from pulsar_admin.store.codec.journal import encode_header as encode_journal_header
+from pulsar_admin.store.codec.ledgermetadata import INSTANCE_ID
 from pulsar_admin.store.db.bookies import Bookie, decode_bookie, encode_bookie
+from pulsar_admin.store.db.files import METADATA_FILE_ID, WHOLE_METADATA, Damage, put_damage
 from pulsar_admin.store.errors import InvalidValue, Refused, SourceNotFound
+from pulsar_admin.store.facts import Unknown
+from pulsar_admin.store.facts.cluster import ClusterFacts
 from pulsar_admin.store.sources.bookieconf import read_bookie_conf
 from pulsar_admin.store.sources.bookies import find_strangers, group_directories
 from pulsar_admin.store.sources.given_bookies import GivenBookie, find_bookie, parse_bookie
@@ -22,7 +26,7 @@ from pulsar_admin.store.sources.layout import read_standalone_layout
 from pulsar_admin.store.sources.nodes import MetadataDirectory
 from pulsar_admin.store.sources.roots import Wanted
 from pulsar_admin.store.sources.storage import storages_of
-from tests.stores import copied, lose_nodes, put_node, read_rows
+from tests.stores import copied, lose_nodes, put_node, read_rows, read_store, write_rows
 from tests.worlds import CLUSTER, world
 
 COOKIE = '4\nbookieHost: "{}"\njournalDir: "/j"\nledgerDirs: "2\\t/l0\\t/l1"\n'
@@ -53,6 +57,30 @@ def test_a_bookie_that_ensembles_name_is_not_foreign(tmp_path: Path, damages_sto
     bookies = group_directories(world(CLUSTER) / "clean" / f"bookkeeper{number}" / "current" for number in (0, 1))
     found = read_rows(store, lambda txn: find_strangers(txn, bookies))
     assert [(one.bookie.bookie_id, one.is_foreign) for one in found] == [("bk1test", False)]
+
+
+def test_a_bookie_that_lost_metadata_may_have_named_is_not_foreign(tmp_path: Path, damages_stores: None) -> None:
+    store = copied(CLUSTER, "clean", tmp_path)
+    newer = _directory(tmp_path / "newer", "bk1test")
+    (newer / "VERSION").write_text(f'{COOKIE.format("bk1test")}instanceId: "i"\n')
+    bookies = group_directories([world(CLUSTER) / "clean" / "bookkeeper0" / "current", newer])
+    lost = Damage(METADATA_FILE_ID, WHOLE_METADATA, 1, "log.1: this part and everything after it are lost", -1, -1)
+
+    def are_foreign() -> list[bool]:
+        return read_rows(store, lambda txn: [one.is_foreign for one in find_strangers(txn, bookies)])
+
+    lose_nodes(store, "/ledgers/cookies/bk1test", "/ledgers/00/")
+    put_node(store, INSTANCE_ID, b"i")
+    assert are_foreign() == [False]
+    lose_nodes(store, INSTANCE_ID)
+    write_rows(
+        store, lambda txn: txn.put("state", b"bookies", b'{"imported": [], "absent": [], "unknown": ["bk1test"]}')
+    )
+    assert are_foreign() == [True]
+    assert read_store(store, lambda reader: ClusterFacts(reader).unknown_bookies) == ("bk1test",)
+    write_rows(store, lambda txn: put_damage(txn, lost))
+    assert are_foreign() == [False]
+    assert isinstance(read_store(store, lambda reader: ClusterFacts(reader).unknown_bookies), Unknown)
 
 
 def test_rows_of_store_json(tmp_path: Path) -> None:
