@@ -1093,7 +1093,7 @@ def read_shortfalls(txn: Txn) -> Shortfalls:
             others.add(ledger_id)
         if coverage is not None:
             absent.update(r.bookie for r in coverage.bookies if r.expected and not r.imported and not r.gone)
-            if coverage.short:
+            if coverage.short or any(row.missing for row in coverage.bookies):
                 short.add(ledger_id)
     txn.memo.pop(LoneLedgers, None)  # nobody asks again
     txn.memo[_SHORT_LEDGERS] = ledgers = frozenset(short)
