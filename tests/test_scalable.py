@@ -494,3 +494,14 @@ def test_a_cursor_of_a_segment_that_cannot_be_read_is_told_and_counted(value: by
     assert (after["subscriptions"], after["unreadable"]) == (before["subscriptions"], 1)
     assert cli("--store", path, *told["mend"].split()[1:]).exit_code == 0
     assert cli.rows(path, "doctor --code cursor-unreadable") == []
+
+
+def test_a_segment_is_led_to_the_policies_of_its_namespace(cli: Cli, tmp_path: Path) -> None:
+    store = copied(WORLD, "clean", tmp_path)
+    cli.on(store, "namespaces set-backlog-quota acme/n -l 1G -p producer_exception").ends(0)
+    (row,) = (
+        row
+        for row in cli.json(store, f"topics why segment://acme/n/scal/{SEGMENTS[3]} -s q1")["reasons"]
+        if row["code"] == "quota-left"
+    )
+    assert row["command"] == "pulsar-admin namespaces get-backlog-quotas acme/n"

@@ -23,7 +23,7 @@ from pulsar_admin.store.model.cursors import Cursor, is_consumed, read_topic_cur
 from pulsar_admin.store.model.ledgers import has_node
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic, TopicLedger, iter_all_topics, read_topic
-from pulsar_admin.store.names import Position, TopicName, parse_topic, shell_word
+from pulsar_admin.store.names import PERSISTENT, Position, TopicName, parse_topic, shell_word
 from pulsar_admin.store.rules import holders
 from pulsar_admin.store.rules.backlogs import CHUNK_RULES, MARKER_RULES
 from pulsar_admin.store.rules.subscriptions import STOPPING_RULES, SUBSCRIPTION_RULES
@@ -280,12 +280,15 @@ class _Teller:
             size = f"{size_mb:,} MB"
             more = size_mb * _MEGABYTE - (self._topic.total_size_bytes - ledgers[0].size_bytes)
             ends.append(f"when {counted(max(more, 0), 'byte')} more are written")
+        command = f"pulsar-admin topics get-retention {shell_word(name.base)} -ap"
+        if name.domain != PERSISTENT:
+            command = f"pulsar-admin namespaces get-retention {shell_word(name.namespace)}"
         until = f"; the first can be deleted {' or '.join(ends)}" if ends else ""
         return Reason(
             holders.RETENTION,
             f"Retention ({time}, {size}, set by the {applied.source}) keeps {past} that every subscription is past{until}.",
             {**evidence, "timeInMinutes": minutes, "sizeInMB": size_mb, "source": applied.source},
-            f"pulsar-admin topics get-retention {shell_word(name.base)} -ap",
+            command,
         )
 
 

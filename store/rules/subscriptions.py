@@ -28,7 +28,7 @@ from pulsar_admin.store.model.cursors import (
 )
 from pulsar_admin.store.model.ledgers import find_ledger
 from pulsar_admin.store.model.resources import cluster_path
-from pulsar_admin.store.names import Position, shell_word
+from pulsar_admin.store.names import PERSISTENT, Position, shell_word
 from pulsar_admin.store.rules.backlogs import CHUNK_RULES, MARKER_RULES
 from pulsar_admin.store.rules.finding import Severity
 from pulsar_admin.store.rules.rule import Evidence, Rule, here
@@ -642,6 +642,7 @@ def quota_effect(state: QuotaState, topic: TopicFacts) -> str:
 
 
 def _quota(facts: SubscriptionFacts, *, is_reached: bool) -> Iterator[Evidence]:
+    name = facts.of.topic.name
     for state in known(facts.of.quotas) or ():
         if state.is_reached != is_reached:
             continue
@@ -662,6 +663,7 @@ def _quota(facts: SubscriptionFacts, *, is_reached: bool) -> Iterator[Evidence]:
         yield here(
             f"The backlog quota {state.kind} ({state.source}, {policy}) {verdict}: {text}.",
             {"type": state.kind, "policy": policy, "source": state.source, "slowest": state.slowest, **figures},
+            mend=None if name.domain == PERSISTENT else _NAMESPACE_QUOTAS + shell_word(name.namespace),
         )
 
 
@@ -712,6 +714,8 @@ _CRITICAL, _WARNING, _NOTE = Severity.CRITICAL, Severity.WARNING, Severity.NOTE
 _STATUS = "pulsar-admin delayed status {topic} -s {subscription}"
 _BUFFER = "pulsar-admin transactions transaction-buffer-stats -t {topic}"
 _QUOTAS = "pulsar-admin topics get-backlog-quotas {base} -ap"
+_NAMESPACE_QUOTAS = "pulsar-admin namespaces get-backlog-quotas "
+"""Of a segment, whose own policies are not known here; the namespace follows."""
 
 CURSOR_AHEAD: Rule[SubscriptionFacts] = Rule(
     "cursor-ahead",
