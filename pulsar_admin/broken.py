@@ -47,7 +47,9 @@ _MANY = 1_000
 
 
 class Told(Protocol):
-    """The receiver of warnings: the running command."""
+    """The receiver of warnings: the running command. ``broken_topics``: how many it was told of."""
+
+    broken_topics: int
 
     def warn(self, message: str) -> None:
         """Print a warning on stderr."""
@@ -73,11 +75,20 @@ def warn_of_broken(told: Told, txn: Txn, names: Iterable[TopicName]) -> None:
 
 
 def warn_of_broken_ledgers(told: Told, txn: Txn, topic: Topic) -> None:
-    """Warn of a topic's broken ledgers and of parts that the store does not have; any makes the exit code 1."""
+    """Warn of a topic's broken ledgers and of parts that the store does not have, in detail for the first few topics;
+    any makes the exit code 1."""
     count, texts = _broken(txn, topic)
-    for text in texts:
+    told.broken_topics += bool(texts)
+    for text in texts if told.broken_topics <= _SHOWN else ():
         told.warn(text)
     told.problems(count)
+
+
+def warn_of_more_broken(told: Told) -> None:
+    """Warn of the topics with broken ledgers that were counted only."""
+    if told.broken_topics > _SHOWN:
+        more = counted(told.broken_topics - _SHOWN, "more topic")
+        told.warn(f"{more} with ledgers that are broken or not seen: see pulsar-admin doctor")
 
 
 def broken_texts(txn: Txn, names: Iterable[TopicName]) -> list[str]:

@@ -290,6 +290,7 @@ class Command(TakesGlobals):
                 current_app().show_all(result)
             if (app := app_of(ctx.find_root())) is not None:
                 app.report(app.partial)
+                app.warn_of_more_broken()
                 app.check_asked()
             return None
         except click.UsageError as error:

@@ -63,6 +63,7 @@ class Running(Results):
         self._from_now: str | None = None
         self._told_incomplete = False
         self._told_altered = False
+        self.broken_topics = 0
         self.partial: list[errors.StoreError] = []
         """Problems that make answers incomplete; reported at the end of the command."""
         self.screen_of: Callable[[Any], Result] = Result  # Any: the report of the command
@@ -305,6 +306,13 @@ class Running(Results):
 
         self.topics.add(topic.name)
         warn_of_broken_ledgers(self, txn, topic)
+
+    def warn_of_more_broken(self) -> None:
+        """Report the topics with broken ledgers that were counted only, at the end of the command."""
+        if self.broken_topics:
+            from pulsar_admin.broken import warn_of_more_broken
+
+            warn_of_more_broken(self)
 
     # -- everything but the result ---------------------------------------------------------------------------------
 

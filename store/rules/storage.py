@@ -147,7 +147,7 @@ def _not_closed(facts: ClusterFacts) -> Iterator[Evidence]:
     "Cursor ledgers are open. Brokers store positions once a second while they move, and at the latest after "
     "`managedLedgerCursorPositionFlushSeconds` (60). Later acknowledgements are in no file.",
     "Starts each subscription at its last stored state, and redelivers what consumers acknowledged since.",
-    "pulsar-admin topics subscriptions --all-topics --table --where CURSOR=cursor-ledger",
+    "pulsar-admin topics subscriptions --all-topics --table --where CURSOR!=metadata",
     "They cannot be restored. If consumers know how far they were, use `topics reset-cursor`.",
     "Make consumers idempotent.",
 )

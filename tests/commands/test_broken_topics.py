@@ -19,7 +19,7 @@ from tests.conftest import Cli
 from tests.cures.curing import diagnoses, run_printed, told
 from tests.stores import copied, imported, lose_nodes, narrow_copy, put_node, read_rows, write_rows
 from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store
-from tests.worlds import CLUSTER
+from tests.worlds import CLUSTER, world
 
 PLAIN = "public/default/plain"
 SAYS = (
@@ -67,6 +67,17 @@ def test_five_lost_ledgers_are_told_one_by_one_and_more_counted(broken: Path, cl
         said = cli.on(broken, f"topics stats {PLAIN}").stderr
         assert said.count(": its metadata is lost") == min(lost, 5)
         assert ("6 ledgers are broken or not seen; the first 5 are shown" in said) is (lost > 5)
+
+
+def test_five_broken_topics_are_told_in_detail_and_more_counted(tmp_path: Path, cli: Cli) -> None:
+    cli.on(tmp_path / "s", f"store import cluster --zookeeper {world(CLUSTER) / 'crashed' / 'zookeeper'}").ends(0)
+    for words in ("topics subscriptions --all-topics --table", "topics stats --all-topics"):
+        said = cli.on(tmp_path / "s", words).ends(1).stderr
+        assert (
+            len({line.split(": ")[1] for line in said.splitlines() if " not seen" in line and "persistent:" in line})
+            == 5
+        )
+        assert " more topics with ledgers that are broken or not seen: see pulsar-admin doctor" in said
 
 
 def test_an_answer_that_no_broker_reads_is_said(broken: Path, cli: Cli) -> None:
