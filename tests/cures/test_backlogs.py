@@ -1,22 +1,28 @@
 """Backlogs of what no client gets: chunks without the first one of their message, markers."""
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
-from pulsar_admin.store.codec.cursor import CursorInfo
+from pulsar_admin.store.codec.cursor import CursorInfo, encode_cursor_info
 from pulsar_admin.store.codec.entry import Entry
+from pulsar_admin.store.codec.ledgermetadata import LedgerState, encode_ledger_metadata, ledger_path
 from pulsar_admin.store.codec.message import encode_message_entry
 from pulsar_admin.store.facts.topics import EDGES
+from pulsar_admin.store.model.ledgers import find_metadata
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.names import Position, parse_topic
 from pulsar_admin.store.proto.pulsar_api_pb2 import MessageMetadata
 from tests.conftest import Cli
 from tests.cures.curing import Json, check_told, diagnoses, put_values, run_printed, told
 from tests.deep import deep_but_for
+from tests.stores import read_rows, write_rows
 from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store
 
+IN_2033_MS = 2_000_000_000_000
 NAME = parse_topic("a/b/t")
 WHERE = f"{NAME} s"
 
@@ -239,6 +245,40 @@ def test_markers_between_acknowledged_messages_hold_nothing(whole_cli: Cli, tmp_
 def test_few_markers_are_nothing(whole_cli: Cli, tmp_path: Path) -> None:
     store = made(tmp_path / "s", [[entry() for _ in range(9)] + [entry(marker=12)]], Position(10, -1))
     assert diagnoses(whole_cli, store, "--code", "markers-in-backlog") == []
+
+
+def _late(publish_ms: int, deliver_ms: int) -> Made:
+    metadata = MessageMetadata(producer_name="p", sequence_id=0, publish_time=publish_ms, deliver_at_time=deliver_ms)
+    return Made(publish_ms, raw=encode_message_entry(metadata, b"x"))
+
+
+@pytest.mark.parametrize(
+    ("code", "ledger"),
+    [
+        ("chunk-cut", PLAIN[0]),
+        ("chunk-remainder", PLAIN[0][3:]),
+        ("markers-in-backlog", [entry(marker=10)] * 3),
+        ("delay-beyond-ttl", [_late(CREATED_MS, IN_2033_MS)] * 3),
+        ("ttl-blocked", [_late(IN_2033_MS, 0), *[_late(CREATED_MS, 0)] * 3]),
+    ],
+)
+def test_nothing_is_judged_by_a_position_whose_newest_state_is_not_seen(
+    code: str, ledger: list[Made], whole_cli: Cli, tmp_path: Path
+) -> None:
+    mark = Position(10, -1 if code in {"chunk-remainder", "markers-in-backlog"} else 1)
+    store = made(tmp_path / "s", [ledger], mark)
+    put_values(store, {NAME.namespace.policies_path: b'{"message_ttl_in_seconds":10}'})
+    assert len(diagnoses(whole_cli, store, "--code", code)) == 1
+    closed = read_rows(store, lambda txn: find_metadata(txn, 10))
+    assert closed is not None
+    state = encode_ledger_metadata(replace(closed, state=LedgerState.OPEN, last_entry_id=-1, length=0))
+    put_values(store, {ledger_path(99): state, NAME.cursor_path("s"): encode_cursor_info(CursorInfo(99, mark))})
+    bookies = list(closed.segments[0].members)
+    row = {"imported": bookies, "absent": [], "withoutJournal": bookies}
+    write_rows(store, lambda txn: txn.put("state", b"bookies", json.dumps(row).encode()))
+    (told_,) = (one for one in diagnoses(whole_cli, store) if one["where"] == f"subscription 's' of {NAME}")
+    assert (told_["code"], told_["mend"].endswith(" store refresh")) == ("entries-not-seen", True)
+    assert diagnoses(whole_cli, store, "--code", code) == []
 
 
 @pytest.mark.parametrize("form", ["plain", "json", "jsonl"])
