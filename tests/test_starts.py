@@ -453,4 +453,4 @@ def test_starts_of_servers_at_their_bounds(tmp_path: Path) -> None:
     for size, long in ((2 * 0xFFFFF, []), (2 * 0xFFFFF + 1, [tmp_path / "log.1"])):
         record = struct.pack(">qi", adler32(bytes(size)), size) + bytes(size) + b"B"
         (tmp_path / "log.1").write_bytes(b"ZKLG" + bytes(12) + record)
-        assert [one.where for one in _log_facts([tmp_path / "log.1"])] == long
+        assert [one.where for one in _log_facts([tmp_path / "log.1"], 0)] == long

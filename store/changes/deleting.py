@@ -434,8 +434,8 @@ def _schema_ledgers(txn: Txn, base: TopicName, *, force: bool) -> tuple[int, ...
         return () if node is None else decode_schema_locator(node.value, node.path).ledger_ids
     except Corrupt as error:
         if not force:
-            hint = "to delete it without the ledgers of its schema: --force"
-            raise type(error)(error.message, hint=hint, **error.context) from error
+            error.change_hint("to delete it without the ledgers of its schema: --force")
+            raise
         return None
 
 

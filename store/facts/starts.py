@@ -379,7 +379,7 @@ def _is_readable(snapshot: SnapshotFile, thorough: bool) -> bool:
         return file.read() == _SEAL
 
 
-def _log_facts(logs: Sequence[Path], base: int = 0) -> Iterator[StartFact]:
+def _log_facts(logs: Sequence[Path], base: int) -> Iterator[StartFact]:
     """Yield where the replay of logs after transaction ``base`` fails or skips transactions: of damage that stops a
     start the first place, of long records the longest."""
     longest: tuple[int, Path] | None = None
