@@ -451,6 +451,13 @@ def test_a_ledger_is_not_restored_without_what_bookies_that_were_not_imported_ma
     assert (first["after"]["level"], bring in first["warnings"][0]) == ("B", True)
 
 
+def test_delayed_messages_and_buckets_that_are_not_seen_are_not_called_lost(one_of_three: Path, cli: Cli) -> None:
+    rows = cli.json(one_of_three, "delayed verify acme/delayed/reminders")
+    assert {one["kind"] for row in rows for one in row["findings"]} == {"waiting-not-seen", "bucket-not-seen"}
+    (workers,) = (row for row in rows if row["subscription"] == "workers")
+    assert 0 < workers["outside"] < workers["waiting"]  # what is not of the bucket's ledgers
+
+
 def test_a_cursor_whose_ledger_is_not_seen_is_not_called_lost(tmp_path: Path, cli: Cli) -> None:
     run = ("--store", tmp_path / "s")
     zookeeper = world(CLUSTER) / "clean" / "zookeeper"

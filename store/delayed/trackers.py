@@ -32,13 +32,22 @@ from pulsar_admin.store.db.owners import find_owners
 from pulsar_admin.store.delayed.backlog import DelayScan, read_delayed
 from pulsar_admin.store.delayed.build import PartitionSource
 from pulsar_admin.store.delayed.waiting import Waiting, is_current
-from pulsar_admin.store.errors import EntryCorrupt, StoreError
-from pulsar_admin.store.model.cursors import Cursor, extent_of, parts_of, pending_intervals
+from pulsar_admin.store.errors import EntryCorrupt, NotSeen, StoreError
+from pulsar_admin.store.model.broken import find_broken
+from pulsar_admin.store.model.cursors import (
+    Cursor,
+    Intervals,
+    count_ranks,
+    extent_of,
+    parts_of,
+    pending_intervals,
+    subtract,
+)
 from pulsar_admin.store.model.ledger_owners import custom_text
 from pulsar_admin.store.model.ledgers import find_metadata, find_times, iter_ledger_ids
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic
-from pulsar_admin.store.names import LONG_MAX, LONG_MIN, TopicName, shell_word
+from pulsar_admin.store.names import LONG_MAX, LONG_MIN, Position, TopicName, shell_word
 from pulsar_admin.store.scan.entries import is_within
 from pulsar_admin.store.wording import Answer, counted, one_line
 
@@ -46,7 +55,7 @@ from pulsar_admin.store.wording import Answer, counted, one_line
 class Bucket(Struct, frozen=True):
     """A bucket that a cursor property references.
 
-    ``rows`` None: its ledger cannot be read, for the reason ``problem``.
+    ``rows`` None: its ledger cannot be read, for the reason ``problem``; ``is_unseen``: because a bookie was not imported.
     """
 
     key: str
@@ -56,6 +65,7 @@ class Bucket(Struct, frozen=True):
     rows: DelayedRows | None
     problem: str = ""
     is_gone: bool = False
+    is_unseen: bool = False
 
 
 def iter_buckets(reader: EntryReader, cursor: Cursor) -> Iterator[Bucket]:
@@ -75,7 +85,9 @@ def iter_buckets(reader: EntryReader, cursor: Cursor) -> Iterator[Bucket]:
         try:
             yield Bucket(key, *ledgers, ledger_id, _read(reader, ledger_id))
         except StoreError as error:
-            yield Bucket(key, *ledgers, ledger_id, None, error.message)
+            yield Bucket(
+                key, *ledgers, ledger_id, None, error.message, is_unseen=isinstance(error.__cause__ or error, NotSeen)
+            )
 
 
 def _read(reader: EntryReader, ledger_id: int) -> DelayedRows:
@@ -306,7 +318,7 @@ class DelayedFinding(Answer, frozen=True):
 
 class Verified(Struct):
     """The result for one cursor. ``waiting``: delayed messages in its backlog; ``in_buckets``: those that a bucket
-    holds; ``outside``: those that no bucket holds (only in the broker's memory); ``stale``: acknowledged messages still
+    holds; ``outside``: those that no bucket holds (only in the broker's memory), nor may hold; ``stale``: acknowledged messages still
     in a bucket; ``indexed``: messages in this store's index, None without one."""
 
     __repr__ = one_line
@@ -337,7 +349,8 @@ def iter_leaked_buckets(reader: EntryReader, topics: frozenset[TopicName]) -> It
 
 def verify_cursor(reader: EntryReader, topic: Topic, cursor: Cursor) -> Verified:
     """Compare a cursor's buckets and index with the topic's entries; needs about 20 bytes of memory per delayed message."""
-    scan = DelayScan(reader, parts_of(topic, pending_intervals(topic, cursor.state)))
+    pending = pending_intervals(topic, cursor.state)
+    scan = DelayScan(reader, parts_of(topic, pending))
     exact = MessagePlaces.of(topic.ids, (rows for _, rows in read_delayed([scan])))
     buckets = list(iter_buckets(reader, cursor))
     parts = [bucket.rows for bucket in buckets if bucket.rows is not None]
@@ -348,23 +361,40 @@ def verify_cursor(reader: EntryReader, topic: Topic, cursor: Cursor) -> Verified
         held[places[places >= 0]] = True
         others.append(part.take(places < 0))
     in_buckets, stale = int(held.sum()), len(distinct(others)[0])
-    result = Verified(
-        str(topic.name), cursor.name, len(exact), len(buckets), in_buckets, len(exact) - in_buckets, stale, None
-    )
-    if scan.missing or scan.unreadable:
-        count = scan.missing + scan.unreadable
-        text = f"{counted(count, 'waiting entry is', 'waiting entries are')} lost or damaged"
-        result.findings.append(DelayedFinding("problem", "entries-lost", text, count))
+    for bucket in buckets:
+        if bucket.is_unseen:
+            held[exact.between(bucket.first_ledger_id, bucket.last_ledger_id)] = True
+    outside = len(exact) - int(held.sum())
+    result = Verified(str(topic.name), cursor.name, len(exact), len(buckets), in_buckets, outside, stale, None)
+    unseen = _count_unseen(reader, topic, pending) if scan.missing else 0
+    lost = scan.missing + scan.unreadable - unseen
+    if unseen:
+        text = f"{counted(unseen, 'waiting entry', 'waiting entries')} may be on bookies that were not imported"
+        result.findings.append(DelayedFinding("note", "waiting-not-seen", text, unseen))
+    if lost:
+        text = f"{counted(lost, 'waiting entry is', 'waiting entries are')} lost or damaged"
+        result.findings.append(DelayedFinding("problem", "entries-lost", text, lost))
     result.findings += _bucket_findings(buckets, exact)
     result.findings += _index_findings(reader, topic, cursor, exact, result)
     return result
+
+
+def _count_unseen(reader: EntryReader, topic: Topic, pending: Intervals) -> int:
+    """Return how many of the entries ``pending`` only bookies may have that were not imported."""
+    places = ((topic.rank(Position(one.ledger_id, 0)), one.unseen) for one in find_broken(reader.txn, topic))
+    unseen = tuple((rank + first, rank + last + 1) for rank, ranges in places for first, last in ranges)
+    return count_ranks(pending) - count_ranks(subtract(pending, unseen))
 
 
 def _bucket_findings(buckets: list[Bucket], exact: MessagePlaces) -> Iterator[DelayedFinding]:
     for bucket in buckets:
         if bucket.rows is None:
             kind = "bucket-ledger-gone" if bucket.is_gone else "bucket-damaged"
-            yield DelayedFinding("problem", kind, f"{bucket.key}: {bucket.problem}", 0, bucket.ledger_id)
+            text = f"{bucket.key}: {bucket.problem}"
+            if bucket.is_unseen:
+                yield DelayedFinding("note", "bucket-not-seen", text, 0, bucket.ledger_id)
+            else:
+                yield DelayedFinding("problem", kind, text, 0, bucket.ledger_id)
             continue
         indexes = exact.find(bucket.rows)
         is_here = indexes >= 0

@@ -131,11 +131,12 @@ def _clock(facts: TopicFacts, *, is_ahead: bool) -> Iterator[Evidence]:
     rough = format_duration_ms(off_ms // unit_ms * unit_ms)  # without smaller units
     told = (
         f"up to {rough} {'ahead of' if is_ahead else 'behind'} the broker's clock"
-        if is_stamped
+        if clocks.is_stamped
         else f"{'ahead' if is_ahead else 'behind'}, the furthest by at least {rough}: the times of their ledgers show no more"
     )
+    unseen = "" if is_stamped or not clocks.is_stamped else "; entries that were not imported may have no time of it"
     yield here(
-        f"{what}{who} {told}",
+        f"{what}{who} {told}{unseen}",
         {**evidence, "messages": count},
         severity=Severity.NOTE if is_stamped else None,
     )
