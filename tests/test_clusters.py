@@ -327,7 +327,7 @@ def test_without_any_journal_the_cure_of_what_is_not_seen_adds_one(tmp_path: Pat
     words = [word for number in (1, 2, 3) for word in ("--bookie", f"{disks}/bk{number}/ledgers0")]
     cli("--store", path, "store", "import", "cluster", "--zookeeper", disks / "zk", *words).ends(1)
     rows = cli.rows(path, "doctor")
-    for code in ("entries-not-seen", "journal-absent"):
+    for code in ("entries-not-seen", "journal-absent", "bookie-journal-missing"):
         told, *_ = (row["mend"] for row in rows if row["code"] == code)
         assert told == "pulsar-admin store add bookie bk0test=JOURNAL-DIR"
     cli("--store", path, "bookies", "rename", "bk1test", "other", "--yes").ends(0)

@@ -146,7 +146,7 @@ def iter_bookie_facts(
     """
     if not any(path.is_dir() for path in bookie.directories):
         return
-    bookie = with_own_journals(bookie)
+    has_journals, bookie = bool(bookie.journal_dirs), with_own_journals(bookie)
     refused = None if registered is None else refusal(registered, bookie)
     if refused is not None:
         lacking = [path for path in bookie.directories if path.is_dir() and read_cookie(path) is None]
@@ -154,7 +154,7 @@ def iter_bookie_facts(
         kind = Start.COOKIE_MISSING if lacking and is_ours else Start.COOKIE_REFUSED
         yield StartFact(kind, (lacking or bookie.directories)[0], bookie, refused)
     yield from _index_facts(bookie, thorough, read)
-    yield from _journal_facts(bookie, thorough)
+    yield from _journal_facts(bookie, thorough, has_journals)
     yield from _file_facts(bookie) if thorough else ()
     full = [path for path in bookie.ledger_dirs if path.is_dir() and _used(path) >= FULL]
     if len(full) == len(bookie.ledger_dirs) > 0:
@@ -240,11 +240,11 @@ def _why_unreadable(database: Path) -> tuple[str, bool]:
     return next((text for text in problems if UNREAD_CHANGES in text), ""), True
 
 
-def _journal_facts(bookie: Bookie, thorough: bool) -> Iterator[StartFact]:
+def _journal_facts(bookie: Bookie, thorough: bool, is_given: bool) -> Iterator[StartFact]:
     for directory, mark in read_marks(bookie, []).items():
         journals = dict(read_bookie_directory(directory).journals) if directory.is_dir() else {}
         if is_first_journal_missing(mark, journals):
-            yield StartFact(Start.NO_JOURNAL, directory, bookie, {"journal": mark.journal_id})
+            yield StartFact(Start.NO_JOURNAL, directory, bookie, {"journal": mark.journal_id, "given": is_given})
             continue
         keys: dict[int, bytes] = {}
         for journal_id, path in journals.items() if thorough else ():

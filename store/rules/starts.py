@@ -176,7 +176,7 @@ def code_of(fact: StartFact) -> str:
 def evidence_of(fact: StartFact) -> Evidence:
     """Return the evidence of the rule that a fact of a start violates."""
     _, starts, text = _TOLD[fact.kind]
-    values, mend = dict[str, object](), None
+    values, mend, lost = dict[str, object](), None, ""
     if fact.bookie is not None:
         values = {"bookie": fact.bookie.name, "disks": disks_text(fact.bookie)}
         salvages = fact.kind not in _SALVAGED or not has_index_files(fact.bookie)
@@ -189,6 +189,9 @@ def evidence_of(fact: StartFact) -> Evidence:
         elif not salvages:
             is_gone = fact.kind is Start.NO_JOURNAL
             mend = "pulsar-admin bookkeeper lastmark" if is_gone else _LOOK_AT.format(shell_word(str(fact.where)))
+        if fact.kind is Start.NO_JOURNAL and fact.bookie.bookie_id and not fact.values["given"]:
+            mend = f"pulsar-admin store add bookie {shell_word(fact.bookie.bookie_id)}=JOURNAL-DIR"
+            lost = f"; if it is lost for good: {_SALVAGE.format(disks=disks_text(fact.bookie))}"
     if fact.kind is Start.INDEX_FILES_DAMAGED:
         values["ledgerId"] = fact.values["ledgers"][0]
     elif fact.kind is Start.LONG_RECORD:
@@ -199,7 +202,9 @@ def evidence_of(fact: StartFact) -> Evidence:
         mend = _LOOK_AT.format(shell_word(str(fact.where)))
     shown = {key: listed(one) if isinstance(one, list) else one for key, one in fact.values.items()}
     sentence = text.format(where=fact.where, **shown) if isinstance(text, str) else text(fact)
-    return Evidence(str(fact.where), sentence, {**values, "starts": starts}, fact.values.get("hint", ""), mend=mend)
+    return Evidence(
+        str(fact.where), sentence + lost, {**values, "starts": starts}, fact.values.get("hint", ""), mend=mend
+    )
 
 
 def _add(
@@ -262,8 +267,9 @@ _add(
     "`lastMark` names a journal that is not in the journal directory: the disk is not mounted, or the file was deleted.",
     "The bookie does not start: `Recovery log … is missing`.",
     _SALVAGE,
-    "Mount the disk, or restore the file. If it is lost, salvage puts `lastMark` aside, and counts the ledgers that may lack their last "
-    "entries on this bookie. It refuses a bookie with `.idx` files: move its `lastMark` aside yourself.",
+    "Mount the disk, restore the file, or add a journal directory that was not imported. If it is lost, salvage puts `lastMark` aside, and "
+    "counts the ledgers that may lack their last entries on this bookie. It refuses a bookie with `.idx` files: move its `lastMark` aside "
+    "yourself.",
     loss="entries that only this journal had",
 )
 _add(
