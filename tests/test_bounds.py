@@ -333,7 +333,7 @@ SAID: Texts = {
         "problems": 0, "findings": [], "lostEntries": 2},), "2 entries of the topic cannot be read: problems may be due to that")],
     bookie_disks._render: [((N(bookie="b", directories=[], journals=N(files=1, replayed_entries=2, missing=["x"],
         unsure=3, stops=[]),
-        cookies=["c"], maps=["m"], kept=kept, needed=needed, dry_run=True),), said) for kept, needed, said in (
+        cookies=["c"], maps=["m"], kept=kept, needed=needed, dry_run=True), "start it"), said) for kept, needed, said in (
         ([], True, "3 ledgers on this bookie that nobody closed may lack their last entries"), (["k"], False,
         "the salvage that was stopped is done"),
         ([], False, "nothing is wrong, nothing was written"), ([], True, "dry run, nothing was written"))],
