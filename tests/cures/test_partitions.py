@@ -11,10 +11,11 @@ from msgspec.structs import replace
 
 from pulsar_admin.store.codec.cursor import CursorInfo
 from pulsar_admin.store.codec.ledgermetadata import ledger_path
+from pulsar_admin.store.db.files import METADATA_FILE_ID, WHOLE_METADATA, Damage, put_damage
 from pulsar_admin.store.names import Position, parse_topic
 from tests.conftest import Cli
 from tests.cures.curing import Json, Told, check_cured, check_told, diagnoses, put_values, run_printed, told
-from tests.stores import copied, lose_nodes
+from tests.stores import copied, lose_nodes, write_rows
 from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store
 
 NAME = parse_topic("acme/iot/readings")
@@ -137,6 +138,17 @@ def test_a_partition_that_was_lost_is_not_created_empty(is_recorded: bool, whole
         if left["where"] == str(name):  # the metadata, by the command that is printed now
             run_printed(whole_cli, left["mend"])
     assert told(diagnoses(whole_cli, store)) == told(before)
+
+
+@pytest.mark.usefixtures("damages_stores")
+@pytest.mark.parametrize("fault", ["metadata lost", "number too low", "some missing", "plain under the name"])
+def test_beside_metadata_that_was_not_read_nothing_is_created_or_deleted(
+    fault: str, whole_cli: Cli, tmp_path: Path
+) -> None:
+    store, lost = made(tmp_path / "s", FAULTS[fault]), Damage(METADATA_FILE_ID, WHOLE_METADATA, 1, "log.1: cut", -1, -1)
+    write_rows(store, lambda txn: put_damage(txn, lost))
+    (row,) = diagnoses(whole_cli, store, "--code", FAULTS[fault].code)
+    assert row["mend"].endswith(" store refresh")
 
 
 @pytest.mark.parametrize("record", [None, {"partitions": 1}])
