@@ -451,6 +451,12 @@ def test_a_ledger_is_not_restored_without_what_bookies_that_were_not_imported_ma
     assert (first["after"]["level"], bring in first["warnings"][0]) == ("B", True)
 
 
+def test_a_compacted_ledger_that_is_not_seen_lacks_no_message(one_of_three: Path, cli: Cli) -> None:
+    """Nothing is known of a view of which two thirds were not imported."""
+    result = cli.on(one_of_three, "compaction verify acme/orders/compacted-single -o json")
+    result.fails(6, "not-seen", "may be on bk1test and bk2test, not imported")
+
+
 def test_delayed_messages_and_buckets_that_are_not_seen_are_not_called_lost(one_of_three: Path, cli: Cli) -> None:
     rows = cli.json(one_of_three, "delayed verify acme/delayed/reminders")
     assert {one["kind"] for row in rows for one in row["findings"]} == {"waiting-not-seen", "bucket-not-seen"}

@@ -14,7 +14,7 @@ from pulsar_admin.context import App, Result, Shown
 from pulsar_admin.jsonify import partition_json, to_json
 from pulsar_admin.options import TopicSelection, choice_option, command, topics_argument
 from pulsar_admin.store.compaction.forms import RULE_4_0, RULE_4_2, CompactionFinding
-from pulsar_admin.store.errors import EntryCorrupt, MetadataCorrupt, NothingMatches, TopicNotFound
+from pulsar_admin.store.errors import EntryCorrupt, MetadataCorrupt, NothingMatches, NotSeen, TopicNotFound
 from pulsar_admin.store.model.topics import scan_bytes
 from pulsar_admin.store.names import TopicName, shell_word
 from pulsar_admin.store.wording import counted
@@ -40,7 +40,7 @@ _COLUMNS = (
     uses=("spark",),
     examples=["acme/orders/compacted", "--pattern 'acme/*/compacted*' -o table"],
     output="What was compared, and every problem with the position of its message; exit code 1 if there is one.",
-    errors=[TopicNotFound, MetadataCorrupt, EntryCorrupt],
+    errors=[TopicNotFound, MetadataCorrupt, EntryCorrupt, NotSeen],
 )
 @topics_argument
 def verify(app: App, selection: TopicSelection) -> Result:

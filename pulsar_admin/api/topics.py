@@ -669,7 +669,7 @@ class Compaction(Planner):
         """Compare the compacted ledger with the entries that it was made from; None if the topic was never compacted.
 
         ``total`` counts differences, ``findings`` has kind, position and message of the first ones;
-        ``status().problems`` has those that metadata shows. Raises EntryCorrupt.
+        ``status().problems`` has those that metadata shows. Raises EntryCorrupt, NotSeen.
         """
         from pulsar_admin.store.compaction.keys import keys_for
         from pulsar_admin.store.compaction.verify import verify_view

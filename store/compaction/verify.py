@@ -20,16 +20,18 @@ from pulsar_admin.store.compaction.compactor import iter_facts
 from pulsar_admin.store.compaction.keys import LatestKeys, uuid_of
 from pulsar_admin.store.compaction.last_id import check_indexes
 from pulsar_admin.store.compaction.status import readable_floor
-from pulsar_admin.store.errors import EntryCorrupt, StoreError
+from pulsar_admin.store.errors import EntryCorrupt, NotSeen, StoreError
 from pulsar_admin.store.kernels import compaction as kernel
 from pulsar_admin.store.kernels import slots as slot_kernel
 from pulsar_admin.store.model.compacted_view import CompactedView
+from pulsar_admin.store.model.coverage import bring_hint, count_unseen
 from pulsar_admin.store.model.cursors import iter_ledger_parts
+from pulsar_admin.store.model.ledgers import missing_ranges, read_ledger
 from pulsar_admin.store.model.messages import explode
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic
 from pulsar_admin.store.names import Position
-from pulsar_admin.store.wording import counted
+from pulsar_admin.store.wording import counted, listed
 
 
 def verify_view(
@@ -40,7 +42,16 @@ def verify_view(
     limit_keys: int,
     advance: Callable[[int], None] = lambda entries: None,
 ) -> forms.Verification:
-    """Compare a view's compacted ledger with the entries of the topic that it covers."""
+    """Compare a view's compacted ledger with the entries of the topic that it covers; raises NotSeen if part of it was not imported."""
+    ledger = read_ledger(reader.txn, view.ledger_id)
+    unseen, bookies = count_unseen(reader.txn, ledger, missing_ranges(reader.txn, ledger))
+    if unseen:
+        raise NotSeen(
+            f"whether the compacted ledger {view.ledger_id} is right is unknown: {counted(unseen, 'entry')} of it may be on "
+            f"{listed(bookies)}, not imported",
+            hint=bring_hint(bookies),
+            ledgerId=view.ledger_id,
+        )
     verification = forms.Verification(view.ledger_id, view.horizon)
     floor = readable_floor(reader, topic, view)
     parts = tuple(iter_ledger_parts(topic, 0, topic.place(floor)))
