@@ -18,6 +18,7 @@ from pulsar_admin.store.codec.policies import Retention
 from pulsar_admin.store.codec.properties import read_properties
 from pulsar_admin.store.errors import InvalidValue, NotSeen, StoreError
 from pulsar_admin.store.model.cursors import (
+    COMPACTION_CURSOR,
     Cursor,
     CursorSource,
     backlog_entries,
@@ -196,13 +197,18 @@ def _forecast(reader: EntryReader, name: TopicName, now_ms: int, defaults: Broke
     in_force = find_retention(reader.txn, name)
     retention = Retention(defaults.retention_minutes, defaults.retention_mb) if in_force is None else in_force.retention
     positions = {cursor: state.mark_delete for cursor, state in cursors.items()}
+    # With a threshold, a broker first makes a cursor of compaction (``preCreateSubscriptionForCompactionIfNeeded``).
+    threshold, _ = value_in_force(reader.txn, name, policies_by_name()["compaction-threshold"], {})
+    begins_compaction = COMPACTION_CURSOR not in cursors and (threshold or 0) > 0
+    if begins_compaction:
+        positions[COMPACTION_CURSOR] = topic.first_position
     trimmed = released_ledgers(topic, positions, retention, now_ms + 1)
     ttl = find_message_ttl(reader.txn, name)
     ttl_seconds = defaults.ttl_seconds if ttl is None else ttl.seconds
     moved, expires = _expired(reader, topic, cursors, ttl_seconds, now_ms)
     # Ledgers are deleted from the first on, so those deleted even without the TTL come first.
     expired = released_ledgers(topic, {**positions, **moved}, retention, now_ms + 1)[len(trimmed) :]
-    after = _inactive_after(reader, topic, cursors, retention, defaults)
+    after = None if begins_compaction else _inactive_after(reader, topic, cursors, retention, defaults)
     # Without the empty ledger at the end.
     goes = topic.ledgers[:-1] if after is not None else trimmed
     return TopicForecast(

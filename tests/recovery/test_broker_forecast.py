@@ -74,6 +74,14 @@ def test_a_topic_that_cannot_be_read_hides_no_other(cli: Cli, tmp_path: Path, da
     assert found.json["brokers"]["rows"] == [row for row in before if row["topic"] != str(name)]
 
 
+def test_a_topic_that_is_to_be_compacted_stays(cli: Cli, tmp_path: Path) -> None:
+    """A broker that loads it makes compaction's cursor at its beginning."""
+    store, topic = copied("small", "clean", tmp_path), next(iter(unused()))
+    assert cli("--store", store, "topics", "set-compaction-threshold", topic, "-t", "100M").exit_code == 0
+    rows = brokers(cli, "--store", store, "store", "preflight", "--brokers")["rows"]
+    assert {row["topic"] for row in rows if row["inactive"] or row["trimmed"]}.isdisjoint({topic})
+
+
 def test_an_age_limit(cli: Cli) -> None:
     """The namespace's TTL is a day: years later the whole backlog expires, and every ledger is trimmed."""
     store = imported("small", "clean")
