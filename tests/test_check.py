@@ -17,7 +17,7 @@ from pulsar_admin.store.db import owners
 from pulsar_admin.store.db.audit_log import append_change
 from pulsar_admin.store.db.blocks import BLOCK_HEADER, block_key, ledger_key
 from pulsar_admin.store.db.environment import Txn, open_store
-from pulsar_admin.store.db.files import Damage, iter_logs, put_damage, put_log
+from pulsar_admin.store.db.files import METADATA_FILE_ID, WHOLE_METADATA, Damage, iter_logs, put_damage, put_log
 from pulsar_admin.store.db.ledger_ids import UNFINISHED_REFRESH
 from pulsar_admin.store.db.owners import Owner, OwnerKind, put_owners
 from pulsar_admin.store.db.tree import Node, put_nodes, read_node, tree_key
@@ -299,7 +299,7 @@ def test_lists_and_metadata_are_decoded_a_few_times(tmp_path: Path, monkeypatch:
 
 
 @pytest.mark.usefixtures("damages_stores")
-def test_no_command_forgets_what_an_unfinished_refresh_may_only_not_have_read(cli: Cli, tmp_path: Path) -> None:
+def test_no_command_forgets_what_may_only_not_have_been_read(cli: Cli, tmp_path: Path) -> None:
     store = copied("small", "clean", tmp_path)
     write_rows(store, CASES["list against nothing"][0])
 
@@ -308,6 +308,9 @@ def test_no_command_forgets_what_an_unfinished_refresh_may_only_not_have_read(cl
 
     assert "ledgers forget" in mend()
     write_rows(store, lambda txn: txn.put("state", UNFINISHED_REFRESH, b""))
+    assert mend() == "pulsar-admin store refresh"
+    write_rows(store, lambda txn: txn.delete("state", UNFINISHED_REFRESH))
+    write_rows(store, lambda txn: put_damage(txn, Damage(METADATA_FILE_ID, WHOLE_METADATA, 1, "log.1: cut", -1, -1)))
     assert mend() == "pulsar-admin store refresh"
 
 

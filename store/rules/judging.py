@@ -1,5 +1,6 @@
 """The rules applied to the facts of one snapshot of a store, for ``store check`` and ``doctor``."""
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import chain, groupby
@@ -90,18 +91,23 @@ def judge_store(
                 look_at_nodes(facts.reader, processes, beside.see_topics)
             budget = budget or ReadBudget()
             findings = _judge_data(facts, now_ms, budget, visit, beside)
-            if facts.is_refresh_unfinished:
-                findings = map(_unforgotten, findings)
+            if facts.is_refresh_unfinished or facts.is_incomplete:
+                first = "continue the refresh" if facts.is_refresh_unfinished else "provide intact metadata, then run"
+                findings = (_unchanged(one, first) for one in findings)
             yield from findings if now_ms is None else _with_uses(facts, findings)
             yield from BACKLOGS_LEFT_OUT.judge(budget)
 
 
-def _unforgotten(finding: Finding) -> Finding:
-    """Return a finding with ``store refresh`` in place of ``ledgers forget``: what an unfinished refresh lacks may only be unread."""
-    if "ledgers forget" not in finding.mend:
+_CHANGES = re.compile(r" ledgers forget |-partitioned-topic |-missed-partitions ")
+"""In commands that give up, create or delete what may be there."""
+
+
+def _unchanged(finding: Finding, first: str) -> Finding:
+    """Return a finding with ``store refresh`` in place of a command of ``_CHANGES``: what is missing may only be unread."""
+    if _CHANGES.search(finding.mend) is None:
         return finding
     refresh = "pulsar-admin store refresh"
-    return replace(finding, mend=refresh, hint=f"continue the refresh: {refresh}")
+    return replace(finding, mend=refresh, hint=f"{first}: {refresh}")
 
 
 def _judge_data(

@@ -12,8 +12,6 @@ from pulsar_admin.store.wording import counted, listed, plural
 _NAMED = 5
 _UNREAD = "pulsar-admin doctor --code topic-unreadable"
 """The look where one that would be deleted cannot be read, which is refused."""
-_REFRESH = "pulsar-admin store refresh"
-"""Where what disagrees may be in the part of the metadata that could not be read."""
 PARTITION_RULES = Rules[ClusterFacts]()
 
 
@@ -133,7 +131,6 @@ def _record_over_plain(facts: ClusterFacts) -> Iterator[Evidence]:
                 f"its metadata {_says(one)}, none exists, but a topic of that name without partitions does: clients "
                 "ask for the partitions, and no longer get its messages",
                 _of(one),
-                mend=_REFRESH if facts.is_incomplete else None,
             )
 
 
@@ -180,8 +177,6 @@ def _there(one: Partitions) -> str:
 
 def _doubt(facts: ClusterFacts, one: Partitions) -> str:
     """Return why no command is printed that creates the missing partitions or metadata; "" if one is."""
-    if facts.is_incomplete:
-        return "; it may be in the part of the metadata that could not be read"
     if _lost(facts, one):
         return f"; of {_numbered(_lost(facts, one))} ledgers or subscriptions remain, which an empty one would hide"
     if one.is_refused:
@@ -193,8 +188,6 @@ def _doubt(facts: ClusterFacts, one: Partitions) -> str:
 
 def _look(facts: ClusterFacts, one: Partitions, command: str) -> str | None:
     """Return the reading command that is printed instead of one that creates partitions; None if ``command`` is to be printed as usual."""
-    if facts.is_incomplete:
-        return _REFRESH
     if _lost(facts, one):
         return "pulsar-admin doctor --code topic-vanished"
     return command if one.is_refused or one.counts_too_many else None
