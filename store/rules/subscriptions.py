@@ -14,7 +14,7 @@ from pulsar_admin.store.codec.claims import claimed_topic
 from pulsar_admin.store.db.tree import find_node
 from pulsar_admin.store.errors import StoreError
 from pulsar_admin.store.facts import Unknown, known
-from pulsar_admin.store.facts.topics import SubscriptionFacts, TopicFacts
+from pulsar_admin.store.facts.topics import BacklogLoss, SubscriptionFacts, TopicFacts
 from pulsar_admin.store.facts.transactions import find_unassigned
 from pulsar_admin.store.model.broken import NO_METADATA
 from pulsar_admin.store.model.coverage import bring_command
@@ -258,15 +258,28 @@ def _lost(facts: SubscriptionFacts, *, is_next: bool) -> Iterator[Evidence]:
         "lostEntries": loss.entries,
         "entriesBefore": loss.entries_before,
     }
-    if broken.cure:
-        past = broken.cure
-    elif broken.reason == NO_METADATA:
-        past = f"pulsar-admin ledgers restore {broken.ledger_id}"
-    elif loss.end >= facts.of.topic.number_of_entries:
-        past = f"pulsar-admin topics clear-backlog {_words(facts)}"
-    else:
-        past = f"pulsar-admin topics reset-cursor {_words(facts)} -m {facts.of.topic.at_rank(loss.end)}"
-    yield here(f"{lead}: {broken.broker()}.", evidence, past)
+    yield here(f"{lead}: {broken.broker()}.", evidence, _past(facts, loss))
+
+
+def _past(facts: SubscriptionFacts, loss: BacklogLoss) -> str:
+    """Return the command that repairs a loss, or that gets a subscription past it and what is lost just after it; past entries
+    that can be read, only a look."""
+    topic, end = facts.of.topic, loss.end
+    for broken in (loss.broken, *facts.of.broken):
+        base = topic.rank(Position(broken.ledger_id, 0))
+        ends = [base + last + 1 for first, last in broken.lost if base + first <= end <= base + last]
+        if not ends and broken is not loss.broken:
+            continue
+        if broken.cure:
+            return broken.cure
+        if broken.reason == NO_METADATA:
+            return f"pulsar-admin ledgers restore {broken.ledger_id}"
+        end = max([end, *ends])
+    if loss.entries_before:
+        return f"pulsar-admin ledgers missing {loss.broken.ledger_id}"
+    if end >= topic.number_of_entries:
+        return f"pulsar-admin topics clear-backlog {_words(facts)}"
+    return f"pulsar-admin topics reset-cursor {_words(facts)} -m {topic.at_rank(end)}"
 
 
 def _not_imported(facts: SubscriptionFacts) -> Iterator[Evidence]:

@@ -9,7 +9,7 @@ from pulsar_admin.store.codec.ledgermetadata import LedgerState, ledger_path
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.tree import ROW_OF_NODE, find_node, read_node
 from pulsar_admin.store.facts.topics import TopicFacts
-from pulsar_admin.store.model.broken import GONE, find_broken_ledger, find_missing
+from pulsar_admin.store.model.broken import GONE, find_broken, find_broken_ledger, find_missing
 from pulsar_admin.store.model.broken_beside import find_unseen_states
 from pulsar_admin.store.model.coverage import bookie_of, bring_command, bring_hint, count_unseen, is_journal
 from pulsar_admin.store.model.cursors import COMPACTION_CURSOR, Cursor, CursorSource
@@ -324,7 +324,8 @@ def _judge_cursor(txn: Txn, topic: Topic, cursor: Cursor, where: str) -> Iterato
     if cursor.name == COMPACTION_CURSOR:
         yield from _judge_compacted(txn, cursor, where)
     missing = find_missing(txn, cursor.info.cursors_ledger_id) if cursor.source is CursorSource.FALLBACK else None
-    next_position = str(topic.next_valid(cursor.mark_delete))
+    following = topic.next_valid(cursor.mark_delete)
+    next_position = str(following)
     if missing is not None and missing.absent and missing.reason != GONE:
         yield CURSOR_LEDGER_WITHOUT_METADATA.at(
             where,
@@ -358,7 +359,7 @@ def _judge_cursor(txn: Txn, topic: Topic, cursor: Cursor, where: str) -> Iterato
             where,
             f"its ledger {cursor.info.cursors_ledger_id} is gone, empty or unreadable: acknowledgements since its creation are lost",
             "",
-            forced_reset(cursor, next_position),
+            forced_reset(cursor, next_position, is_lost=any(one.holds(following) for one in find_broken(txn, topic))),
             **_whose(cursor),
             position=next_position,
         )
@@ -367,7 +368,7 @@ def _judge_cursor(txn: Txn, topic: Topic, cursor: Cursor, where: str) -> Iterato
             where,
             f"the newest {counted(cursor.skipped_entries, 'entry')} of its ledger {cursor.info.cursors_ledger_id} cannot be read",
             "",
-            forced_reset(cursor, next_position),
+            forced_reset(cursor, next_position, is_lost=any(one.holds(following) for one in find_broken(txn, topic))),
             **_whose(cursor),
             position=next_position,
         )

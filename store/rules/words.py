@@ -33,9 +33,11 @@ def of_index(sweep: Sweep[Any], code: str, title: str, means: str) -> Rule[Any]:
     return sweep.row(*texts, scope="store", repair="index")
 
 
-def forced_reset(cursor: Cursor, place: str) -> str | None:
-    """Return the command that resets a broker's own cursor to ``place``; None for other cursors."""
+def forced_reset(cursor: Cursor, place: str, *, is_lost: bool = False) -> str | None:
+    """Return the command that resets a cursor to ``place`` if that needs --force, as for a broker's own cursor or where
+    ``is_lost`` says that nothing can be read; otherwise None.
+    """
     command = (
         f"pulsar-admin topics reset-cursor {shell_word(cursor.topic)} -s {shell_word(cursor.name)} -m {place} --force"
     )
-    return command if is_own(cursor.name) else None
+    return command if is_lost or is_own(cursor.name) else None

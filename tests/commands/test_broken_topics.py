@@ -1,5 +1,6 @@
 """Whatever answers on a topic with a lost ledger says so; what a broker does there was seen on Pulsar 4.0.8 (tests/live)."""
 
+import shlex
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ from tests.conftest import Cli
 from tests.cures.curing import diagnoses, run_printed, told
 from tests.stores import copied, imported, lose_nodes, narrow_copy, put_node, read_rows, write_rows
 from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store
-from tests.worlds import CLUSTER, world
+from tests.worlds import CLUSTER, scratch_copy, world
 
 PLAIN = "public/default/plain"
 SAYS = (
@@ -78,6 +79,19 @@ def test_five_broken_topics_are_told_in_detail_and_more_counted(tmp_path: Path, 
             == 5
         )
         assert " more topics with ledgers that are broken or not seen: see pulsar-admin doctor" in said
+
+
+def test_printed_resets_are_not_refused_where_more_is_lost(tmp_path: Path, cli: Cli, damages_stores: None) -> None:
+    source, store = scratch_copy("small", "crashed", tmp_path), tmp_path / "s"
+    max((source / "bookkeeper" / "current").glob("*.txn")).unlink()
+    cli.on(store, f"store import standalone {source}").ends(0)
+    commands = [row["mend"] for row in cli.rows(store, "doctor --code cursor-ledger-lost")]
+    reasons = cli.json(store, "topics why acme/orders/fresh-batched -s crash-batch")["reasons"]
+    commands += [reason["command"] for reason in reasons if reason["code"] == "lost-entries"]
+    assert len(commands) == 4
+    for command in commands:
+        assert cli("--store", store, *shlex.split(command)[1:]).exit_code == 1, command  # other ledgers stay lost
+    assert not cli.rows(store, "doctor --code cursor-ledger-lost")
 
 
 def test_an_answer_that_no_broker_reads_is_said(broken: Path, cli: Cli) -> None:

@@ -48,10 +48,11 @@ HOLDING = N(
         ledgers=[N(entries=5, size_bytes=1)] * 4,
     ),
 )
-LISTED = N(of=N(topic=N(name="t", number_of_entries=8, at_rank=lambda rank: f"7:{rank}")), cursor=N(name="s"))
+OF_EIGHT = N(name="t", number_of_entries=8, at_rank=lambda rank: f"7:{rank}", rank=lambda position: position.ledger_id)
+LISTED = N(of=N(topic=OF_EIGHT, broken=()), cursor=N(name="s"))
 LOSS = N(
     entries_before=0, entries=1, first=Position(1, 1), last=Position(1, 1),
-    broken=N(ledger_id=1, what=str, fate="is lost", reason="x", cure="", broker=str),
+    broken=N(ledger_id=1, what=str, fate="is lost", reason="x", cure="", broker=str, lost=()),
 )  # fmt: skip
 
 
@@ -151,6 +152,9 @@ JUDGED: dict[Callable[..., object], list[tuple[Any, list[Severity | str | None]]
         for end, told in ((8, "clear-backlog t"), (7, "reset-cursor t -s s -m 7:7"))] + [
         ({"facts": N(**vars(LISTED), loss=N(**vars(LOSS) | {"broken": N(**vars(LOSS.broken) | broken)}, end=8)), "is_next": True}, [told])
         for broken, told in (({"cure": "cure it"}, "cure it"), ({"reason": NO_METADATA}, "ledgers restore 1"))] + [
+        ({"facts": N(of=N(topic=OF_EIGHT, broken=(N(**vars(LOSS.broken) | {"ledger_id": 5, "lost": ((0, last),)} | after),)),
+            cursor=N(name="s"), loss=N(**vars(LOSS), end=5)), "is_next": True}, [told])  # what follows is lost as well
+        for last, after, told in ((1, {}, "-m 7:7"), (2, {}, "clear-backlog t"), (2, {"cure": "cure it"}, "cure it"))] + [
         ({"facts": N(loss=loss, cursor=None), "is_next": False}, []) for loss in (None, N(entries_before=0))],
     subscriptions._delayed: [
         ({"facts": N(not_due=N(next_due_ms=9, last_due_ms=9, entries=1), next_message=FIRST, of=N(now_ms=now_ms),
