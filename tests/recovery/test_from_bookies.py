@@ -13,6 +13,7 @@ import pytest
 
 from pulsar_admin.cli import run
 from pulsar_admin.store.codec.cursor import CursorState
+from pulsar_admin.store.codec.journal import encode_header as encode_journal_header
 from pulsar_admin.store.codec.ledgermetadata import LedgerState, Segment
 from pulsar_admin.store.db.audit_log import append_change
 from pulsar_admin.store.db.environment import open_store
@@ -100,6 +101,7 @@ def replace_a_bookie(source: Path) -> dict[int, int]:
     current = source / f"bookkeeper{NEW}" / "current"
     current.mkdir(parents=True)
     (current / "0.log").write_bytes(log)
+    (current / "1.txn").write_bytes(encode_journal_header(6))
     cookie = (source / BOOKIES[0] / "current" / "VERSION").read_text()
     (current / "VERSION").write_text(cookie.replace("bk0test", "bk3test").replace("bookkeeper0", "bookkeeper3"))
     return copies
