@@ -524,6 +524,19 @@ def test_what_follows_zeros_in_a_journal_is_not_replayed(tmp_path: Path, cli: Cl
     assert cli("--store", path, "store", "preflight", "-o", "json").json["bookies"][0]["faults"] == []
 
 
+def test_of_several_bookies_what_follows_zeros_is_as_if_the_journal_ended_there(tmp_path: Path, cli: Cli) -> None:
+    source, short = scratch_copy("cluster", "crashed", tmp_path), list[dict[int, int]]()
+    newest = max((source / "bookkeeper0" / "current").glob("*.txn"))
+    data = newest.read_bytes()
+    for number, changed in enumerate((data[:20_000], data[:20_000] + bytes(600) + data[20_600:])):
+        newest.write_bytes(changed)
+        path = tmp_path / f"s{number}"
+        cli("--store", path, "store", "import", "standalone", source)
+        short.append({row["ledgerId"]: row["short"] for row in cli.rows(path, "ledgers underreplicated")})
+    assert short[0] == short[1]
+    assert sum(short[0].values()) > 100
+
+
 def test_of_several_bookies_one_has_lost_rows_of_ledgers(tmp_path: Path, cli: Cli) -> None:
     source = scratch_copy("cluster", "clean", tmp_path)
     known = _cut_ledgers(source / "bookkeeper1" / "current")
