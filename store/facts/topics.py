@@ -698,7 +698,7 @@ class TopicFacts:
         if not self.policies.backlog_quotas:
             return ()
         # A cursor of unknown position may be slower than all others: what it would change is not told.
-        unseen = self.unseen_cursors
+        unseen = self.unseen_cursors.union(self.unreadable_cursors)
         marks = {name: mark for name, mark in self.mark_deletes.items() if name not in unseen}
         states = iter_quota_states(self.topic, marks, self.policies.backlog_quotas, self.now_ms)
         is_size_known = all(one.unseen_from is None for one in self.broken)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from pulsar_admin.store.codec.claims import claimed_topic
 from pulsar_admin.store.db.tree import find_node
-from pulsar_admin.store.errors import StoreError
+from pulsar_admin.store.errors import MetadataCorrupt, StoreError
 from pulsar_admin.store.facts import Unknown, known
 from pulsar_admin.store.facts.topics import BacklogLoss, SubscriptionFacts, TopicFacts
 from pulsar_admin.store.facts.transactions import find_unassigned
@@ -518,6 +518,15 @@ def _not_opened(facts: SubscriptionFacts) -> Iterator[Evidence]:
             )
 
 
+def _cursor_not_opened(facts: SubscriptionFacts) -> Iterator[Evidence]:
+    for name, error in facts.of.cursor_readings:
+        if isinstance(error, MetadataCorrupt):
+            yield here(
+                f"No broker loads the topic: it cannot open the cursor {name} ({error.message}).",
+                {"cursor": name, "error": error.code},
+            )
+
+
 def _ttl_unknown(facts: SubscriptionFacts) -> Iterator[Evidence]:
     ttl = facts.of.message_ttl
     if not facts.pending:
@@ -764,6 +773,10 @@ STOPPING_RULES: tuple[Rule[SubscriptionFacts], ...] = (
         _not_loaded, "pulsar-admin doctor --severity critical",
     ),
     _row("last-ledger-not-opened", _CRITICAL, "no broker can open the topic's last ledger, so none loads the topic", _not_opened),
+    _row(
+        "cursor-not-opened", _CRITICAL, "no broker can open one of the topic's cursors, so none loads the topic", _cursor_not_opened,
+        "pulsar-admin doctor --code cursor-unreadable",
+    ),
     *TRANSACTION_RULES,
     _row(
         "pending-ack-unreadable", _CRITICAL, "its pending-ack log cannot be opened, so nobody opens the subscription",

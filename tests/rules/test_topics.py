@@ -56,6 +56,16 @@ def test_a_cursor_that_cannot_be_read_may_need_every_ledger(tmp_path: Path, cli:
     assert cli(*asked).json == []
 
 
+def test_a_cursor_that_cannot_be_read_keeps_the_topic_from_being_loaded(tmp_path: Path, damages_stores: None) -> None:
+    """``ManagedLedgerImpl.initializeCursors`` fails (4.0.8), whoever else subscribed; and it may be the slowest for a quota."""
+    quota = {"limitSize": 1 << 20, "limitTime": -1, "policy": "producer_exception"}
+    store = plant(tmp_path / "s", Planted(policies={"backlog_quota_map": {"destination_storage": quota}}))
+    assert {reason.code for reason in ask(store).reasons} == {"backlog", "ttl-none", "quota-left"}
+    put_node(store, parse_topic(TOPIC).cursor_path("other"), b"\xff")
+    found = ask(store)
+    assert (found.held, [reason.code for reason in found.reasons]) == (True, ["cursor-not-opened", "ttl-none"])
+
+
 @pytest.mark.parametrize(("is_empty", "command"), [(True, "status"), (False, "run --from-start")])
 def test_a_topic_without_entries_is_not_to_be_compacted_again(
     is_empty: bool, command: str, tmp_path: Path, cli: Cli, damages_stores: None
