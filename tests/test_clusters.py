@@ -335,6 +335,9 @@ def test_without_any_journal_the_cure_of_what_is_not_seen_adds_one(tmp_path: Pat
     assert "no journal of bk0test, other, bk2test: 42 ledgers" in told
     told = cli("--store", path, "ledgers", "underreplicated").ends(1).stderr
     assert "0 with too few copies, 920 that a bookie or journal which is not imported may have" in told
+    cli("--store", path, "store", "add", "bookie", f"other={disks}/bk2/journal0").ends(0)
+    (told,) = (row["message"] for row in cli.rows(path, "doctor") if row["code"] == "journal-absent")
+    assert "no journal of bk0test, bk2test: " in told
 
 
 def test_a_bookie_and_the_journal_of_another_are_both_named(tmp_path: Path, cli: Cli) -> None:

@@ -299,7 +299,8 @@ class Transfers(Checked):
         ledgers_root: str | None = None,
     ) -> importing.ImportPreview:
         """Return what ``add_parts`` would read: metadata nodes, files, bytes; raises what it raises before it writes."""
-        layout = clusters.make_layout(*given_parts(metadata, bookies, client, chroot, ledgers_root))
+        with self._session.read() as txn:
+            layout = clusters.make_layout(*given_parts(metadata, bookies, client, chroot, ledgers_root), txn)
         with self._session.opened() as store:
             return refreshing.preview_add(store, layout)
 
@@ -318,7 +319,8 @@ class Transfers(Checked):
 
         A stopped addition continues when it is called again, or with ``refresh``. Raises what ``import_cluster`` and ``refresh`` raise.
         """
-        layout = clusters.make_layout(*given_parts(metadata, bookies, client, chroot, ledgers_root))
+        with self._session.read() as txn:
+            layout = clusters.make_layout(*given_parts(metadata, bookies, client, chroot, ledgers_root), txn)
         with (
             self._session.writing() as store,
             _bringing(self._session, importing.layout_bytes(layout), "add") as (engine, advance, warn),

@@ -129,9 +129,13 @@ def iter_renamed(txn: Txn) -> Iterator[tuple[str, Cookie]]:
             yield first, decode_cookie(node.value, node.path)
 
 
+def read_renamed(txn: Txn) -> dict[str, str]:
+    """Return id at import → present id of each bookie that was renamed in this store."""
+    return {old: cookie.bookie_id for old, cookie in iter_renamed(txn)}
+
+
 def iter_present_bookies(txn: Txn, *, whole: bool = False) -> Iterator[Bookie]:
     """Yield the imported bookies as ``iter_imported_bookies``, those that were renamed in this store under their new ids."""
-    renamed = dict(iter_renamed(txn))
+    renamed = read_renamed(txn)
     for bookie in iter_imported_bookies(txn.store.info, whole=whole):
-        now = renamed.get(bookie.bookie_id)
-        yield bookie if now is None else replace(bookie, bookie_id=now.bookie_id)
+        yield replace(bookie, bookie_id=renamed.get(bookie.bookie_id, bookie.bookie_id))

@@ -7,7 +7,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from pulsar_admin.store.db.bookies import Bookie, decode_bookie, iter_imported_bookies, merge_bookies
+from pulsar_admin.store.db.bookies import Bookie, decode_bookie, iter_imported_bookies, merge_bookies, read_renamed
+from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.storeinfo import REMOTE, StoreInfo
 from pulsar_admin.store.db.tree import Node
 from pulsar_admin.store.errors import Refused, SourceNotFound
@@ -19,9 +20,13 @@ from pulsar_admin.store.sources.rocksdb import is_rocksdb
 from pulsar_admin.store.sources.roots import ANY, Wanted, roots_of_row
 
 
-def make_layout(metadata: Source | None, given: Iterable[GivenBookie]) -> Layout:
-    """Return the layout of the given metadata and bookies; raises as ``find_bookie`` and ``check_apart``."""
-    bookies = tuple(find_bookie(one) for one in given)
+def make_layout(metadata: Source | None, given: Iterable[GivenBookie], txn: Txn | None = None) -> Layout:
+    """Return the layout of the given metadata and bookies, of those renamed in the store of ``txn`` under their ids at import.
+
+    Raises as ``find_bookie`` and ``check_apart``.
+    """
+    renamed = None if txn is None else read_renamed(txn)
+    bookies = tuple(find_bookie(one, renamed) for one in given)
     check_apart(bookies)
     return Layout(_name(metadata, bookies), metadata, bookies)
 

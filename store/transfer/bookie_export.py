@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from pulsar_admin.store.changes.plan import ChangeKind, ChangePart, Plan, apply_plan, put_value_step
 from pulsar_admin.store.codec import ledgermetadata
 from pulsar_admin.store.codec.bookie import COOKIE_FILE, decode_cookie, encode_cookie
-from pulsar_admin.store.db.bookies import Bookie, iter_renamed
+from pulsar_admin.store.db.bookies import Bookie, iter_renamed, read_renamed
 from pulsar_admin.store.db.entry_files import EntryFiles
 from pulsar_admin.store.db.environment import Store, Txn
 from pulsar_admin.store.db.own_ledgers import find_placed, put_placed
@@ -120,7 +120,7 @@ def plan_bookie_export(store: Store, given: Sequence[GivenBookie], now_ms: int) 
     if not given:
         raise InvalidValue("no bookie is named", hint="name each as ID=DIR,DIR")
     with store.read() as txn:
-        renamed = {old: cookie.bookie_id for old, cookie in iter_renamed(txn)}
+        renamed = read_renamed(txn)
     bookies = [find_bookie(one, renamed) for one in given]
     check_apart(bookies)
     for bookie in bookies:

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from pulsar_admin.store.codec.entrylog import HEADER_BYTES, decode_header
 from pulsar_admin.store.db.blocks import Block, ledger_key
-from pulsar_admin.store.db.bookies import decode_bookie, iter_renamed
+from pulsar_admin.store.db.bookies import decode_bookie, read_renamed
 from pulsar_admin.store.db.copies import delete_copies
 from pulsar_admin.store.db.entry_files import FileState, path_state
 from pulsar_admin.store.db.environment import Store, Txn
@@ -152,7 +152,7 @@ def catalogue_new(
     that stay in place all at once, a copied file when it is complete. ``vanished`` is called for each missing file.
     """
     with store.read() as txn:
-        first_id, renamed = next_file_id(txn), {old: cookie.bookie_id for old, cookie in iter_renamed(txn)}
+        first_id, renamed = next_file_id(txn), read_renamed(txn)
     numbered = list(enumerate(files, first_id))
     reasons = {path: stranger.reason for stranger in strangers for path in stranger.bookie.directories}
     rows = (_find_row(store, file_id, file, modes[file.bookie_id], reasons, vanished) for file_id, file in numbered)
