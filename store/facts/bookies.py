@@ -166,8 +166,7 @@ class BookieFacts:
     def lost_logs(self) -> tuple[LostLog, ...]:
         """The missing or empty entry logs that bookies' indexes lead to; bookies whose disks are not at hand are left out."""
         lacking: dict[str, list[int]] = {}
-        shortfalls = read_shortfalls(self._reader.txn)
-        for ledger_id in sorted(shortfalls.ledgers | shortfalls.unsure):
+        for ledger_id in sorted(read_shortfalls(self._reader.txn).ledgers):
             with suppress(StoreError):
                 coverage = read_confirmed(self._reader.txn, read_ledger(self._reader.txn, ledger_id))
                 for row in coverage.bookies if coverage is not None else ():

@@ -1054,13 +1054,11 @@ def read_confirmed(txn: Txn, ledger: Ledger) -> Coverage | None:
 
 
 class Shortfalls(Struct, frozen=True):
-    """Copies of all ledgers: ``ledgers`` with entries that an imported or lost bookie lacks, ``unsure`` that it lacks unless its journal
-    has them; open or unreadable ones (``others``); and by bookie that may run and is not imported, how many ledgers have entries on it
-    (``absent``).
+    """Copies of all ledgers: ``ledgers`` with entries that an imported or lost bookie lacks, though its journal may have them; open or
+    unreadable ones (``others``); and by bookie that may run and is not imported, how many ledgers have entries on it (``absent``).
     """
 
     ledgers: frozenset[int]
-    unsure: frozenset[int]
     others: Set[int]
     absent: Mapping[str, int]
 
@@ -1072,7 +1070,7 @@ class Shortfalls(Struct, frozen=True):
 @once
 def read_shortfalls(txn: Txn) -> Shortfalls:
     """Return the shortfalls of all ledgers, computed once per transaction."""
-    short, unsure, absent = set[int](), set[int](), Counter[str]()
+    short, absent = set[int](), Counter[str]()
     lone, ledger_ids = _read_lone(txn)
     all_whole, damaged = _find_all_whole(txn, lone), None
     with suppress(StoreError):
@@ -1096,12 +1094,10 @@ def read_shortfalls(txn: Txn) -> Shortfalls:
             absent.update(r.bookie for r in coverage.bookies if r.expected and not r.imported and not r.gone)
             if coverage.short or any(row.missing for row in coverage.bookies):
                 short.add(ledger_id)
-            elif coverage.unknown and any(row.imported and row.missing for row in coverage.bookies):
-                unsure.add(ledger_id)
     txn.memo.pop(LoneLedgers, None)  # nobody asks again
     txn.memo[_SHORT_LEDGERS] = ledgers = frozenset(short)
     txn.memo[WholeLedgers] = all_whole
-    return Shortfalls(ledgers, frozenset(unsure), others, absent)
+    return Shortfalls(ledgers, others, absent)
 
 
 def find_whole_ledgers(txn: Txn) -> None:

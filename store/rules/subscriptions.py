@@ -685,7 +685,10 @@ def _quota(facts: SubscriptionFacts, *, is_reached: bool) -> Iterator[Evidence]:
         yield here(
             f"The backlog quota {state.kind} ({state.source}, {policy}) {verdict}: {text}.",
             {"type": state.kind, "policy": policy, "source": state.source, "slowest": state.slowest, **figures},
-            mend=None if name.domain == PERSISTENT else _NAMESPACE_QUOTAS + shell_word(name.namespace),
+            # A segment's own policies are not known here.
+            mend=None
+            if name.domain == PERSISTENT
+            else f"pulsar-admin namespaces get-backlog-quotas {shell_word(name.namespace)}",
         )
 
 
@@ -736,8 +739,6 @@ _CRITICAL, _WARNING, _NOTE = Severity.CRITICAL, Severity.WARNING, Severity.NOTE
 _STATUS = "pulsar-admin delayed status {topic} -s {subscription}"
 _BUFFER = "pulsar-admin transactions transaction-buffer-stats -t {topic}"
 _QUOTAS = "pulsar-admin topics get-backlog-quotas {base} -ap"
-_NAMESPACE_QUOTAS = "pulsar-admin namespaces get-backlog-quotas "
-"""Of a segment, whose own policies are not known here; the namespace follows."""
 
 CURSOR_AHEAD: Rule[SubscriptionFacts] = Rule(
     "cursor-ahead",
