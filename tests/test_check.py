@@ -314,6 +314,21 @@ def test_no_command_forgets_what_may_only_not_have_been_read(cli: Cli, tmp_path:
     assert mend() == "pulsar-admin store refresh"
 
 
+@pytest.mark.usefixtures("damages_stores")
+def test_why_skips_no_ledger_that_may_only_not_have_been_read(cli: Cli, tmp_path: Path) -> None:
+    store = copied("small", "clean", tmp_path)
+    for change in (CASES["no metadata of a ledger"][0], _drop("times", TIMES), _drop("entries", BLOCK)):
+        write_rows(store, change)
+
+    def command() -> str:
+        why = cli.json(store, "topics why public/default/plain -s never")
+        return str(next(reason["command"] for reason in why["reasons"] if reason["code"] == "lost-entries"))
+
+    assert "topics reset-cursor" in command()
+    write_rows(store, lambda txn: put_damage(txn, Damage(METADATA_FILE_ID, WHOLE_METADATA, 1, "log.1: cut", -1, -1)))
+    assert command() == "pulsar-admin store refresh"
+
+
 def _counted(monkeypatch: pytest.MonkeyPatch, name: str, modules: tuple[ModuleType, ...]) -> Counter[str]:
     """Count the calls of the decoder NAME, under every module that has it."""
     calls = Counter[str]()
