@@ -681,7 +681,7 @@ def _quota(facts: SubscriptionFacts, *, is_reached: bool) -> Iterator[Evidence]:
         else:
             closed = "is still open" if state.closed_ms is None else f"was closed {format_age_ms(state.used)} ago"
             text = (
-                f"the ledger with the first message after {state.slowest}, by which a broker judges, {closed}; the limit is "
+                f"the ledger with the first message after {state.slowest}, by which a broker judges by default, {closed}; the limit is "
                 f"{format_age_ms(state.limit)}"
             )
             figures = {"closed": state.closed_ms, "limitTime": state.quota.limit_time_seconds}

@@ -271,7 +271,7 @@ def _delay_beyond_ttl(facts: SubscriptionFacts) -> Iterator[Evidence]:
     Severity.WARNING,
     "A backlog is over its quota",
     "Bytes, or the age of the oldest ledger with a backlog, exceed the backlog quota in force. It counts from "
-    "the slowest cursor.",
+    "the slowest cursor. With `preciseTimeBasedBacklogQuotaCheck` brokers go by the age of the oldest message instead.",
     "Checks every minute (`backlogQuotaCheckIntervalInSeconds`). With `producer_request_hold` and "
     "`producer_exception`, it disconnects producers and refuses new ones. With `consumer_backlog_eviction`, it "
     "acknowledges for the slowest subscription until the backlog is at 90 % of the limit; those messages are never "
