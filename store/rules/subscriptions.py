@@ -619,11 +619,13 @@ def _ttl_later(facts: SubscriptionFacts) -> Iterator[Evidence]:
     expires_ms, check = first.born_ms + ttl.seconds * 1000, known(facts.of.ttl_check)
     start = None if check is None else check.start
     oldest = f"{first.position}, the oldest unacknowledged entry"
-    dated = "" if start is None or start.time_ms is None else f" at {start.position}, of {shown_time(start.time_ms)}"
+    search = "fails on an entry that it cannot read"
+    if start is not None and start.time_ms is not None:
+        search = f"begins at {start.position}, of {shown_time(start.time_ms)}"
     yield here(
         f"{_named(ttl)} reaches {oldest}, at {shown_with_age(expires_ms, now_ms)}."
         if expires_ms >= now_ms
-        else f"{_named(ttl)} has passed for {oldest}, and a broker does not find it: its search begins{dated}.",
+        else f"{_named(ttl)} has passed for {oldest}, and a broker does not find it: its search {search}.",
         {**_ttl_values(facts, ttl), "expires": expires_ms},
         f"pulsar-admin topics expire-messages {_words(facts)} --forecast {format_age_ms(2 * ttl.seconds * 1000)}"
         if is_consumed(facts.cursor.name)

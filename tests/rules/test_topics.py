@@ -102,7 +102,10 @@ def test_a_ttl_is_checked_once_for_all_subscriptions(
     cursors = {"s": CursorInfo(-1, Position(10, mark))}
     store = make_store(tmp_path / "s", {TOPIC: MadeTopic(ledgers, cursors=cursors, closed_ms=(closed_ms,))})
     put_node(store, "/admin/policies/public/default", b'{"message_ttl_in_seconds": 60}')
-    overdue = [one.evidence["through"] for one in ask(store, now_ms=now_ms).reasons if one.code == "ttl-overdue"]
+    reasons = ask(store, now_ms=now_ms).reasons
+    overdue = [one.evidence["through"] for one in reasons if one.code == "ttl-overdue"]
+    later = [f"its search begins at {begins}, of 2024-" in one.sentence for one in reasons if one.code == "ttl-later"]
+    assert later == [True] * (begins is not None)
     assert overdue == [through] * (through is not None)
     found = cli.json(store, f"--now @{now_ms} doctor --code ttl-blocked")
     told = [(row["code"], row["evidence"]["position"]) for row in found]
