@@ -227,6 +227,13 @@ def _not_found(txn: Txn, name: TopicName) -> errors.TopicNotFound:
             topic=str(name),
             partitions=numbers,
         )
+    partitions = partition_count(txn, name.base) if name.is_partition else 0
+    if 0 <= name.partition_index < partitions:
+        return errors.TopicNotFound(
+            f"no topic {name}, although the metadata of {name.base} says {counted(partitions, 'partition')}",
+            hint="for the meaning and the repair run: pulsar-admin doctor",
+            topic=str(name),
+        )
     below = sum(1 for _ in tree.iter_children(txn, name.path))
     if below:
         return errors.TopicNotFound(

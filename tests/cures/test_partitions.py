@@ -226,6 +226,11 @@ def test_refusals_name_the_partitions(cli: Cli, tmp_path: Path) -> None:
     assert (refused.exit_code, refused.error["code"]) == (3, "already-exists")
     assert "marked as deleted" in refused.error["message"]
     assert refused.error["hint"].endswith(f"pulsar-admin topics delete-partitioned-topic {NAME}")
+    store = made(tmp_path / "under", FAULTS["plain under the name"])
+    refused = cli("--store", store, "-o", "json", "topics", "skew", NAME).ends(5)
+    assert "although the metadata" in refused.stderr
+    assert "pulsar-admin doctor" in refused.stderr
+    assert "although" not in cli("--store", store, "topics", "stats", "public/default/nope").ends(5).stderr
 
 
 @pytest.mark.parametrize(
