@@ -317,6 +317,7 @@ def test_a_journal_directory_that_was_forgotten_comes_later(
     answer = cli("--store", path, "store", "add", "bookie", rest)
     assert (answer.exit_code, "not seen" in answer.stderr) == (0, False)
     assert content(path) == whole("crashed")
+    assert "bookie-journal-missing" not in {row["code"] for row in cli.rows(path, "doctor")}
     assert cli("--store", path, "store", "refresh").exit_code == 0
     assert content(path) == whole("crashed")
     answer = cli("--store", path, "store", "add", "bookie", rest).ends(3, "the store has bookie bk2test")

@@ -80,8 +80,7 @@ def merge_bookies(bookies: Iterable[Bookie]) -> tuple[Bookie, ...]:
 def disks_of(info: StoreInfo, bookie_id: str) -> str:
     """Return an imported bookie's disks for a command line, ID=DIR,DIR, with JOURNAL-DIR where no journal directory was given; only the
     id if the disks are unknown."""
-    parts = [bookie for bookie in iter_imported_bookies(info) if bookie.bookie_id == bookie_id]
-    return disks_text(merge_bookies(parts)[0]) if parts else bookie_id
+    return next((disks_text(one) for one in iter_imported_bookies(info) if one.bookie_id == bookie_id), bookie_id)
 
 
 def disks_text(bookie: Bookie) -> str:
@@ -98,9 +97,10 @@ UNFINISHED = "unfinished"
 
 
 def iter_imported_bookies(info: StoreInfo, *, whole: bool = False) -> Iterator[Bookie]:
-    """Yield the imported bookies in the order of the sources; with ``whole`` only those that were imported completely."""
+    """Yield the imported bookies in the order of the sources, each with its directories of all sources; with ``whole`` only what was
+    imported completely."""
     sources = (source for source in info.sources if not (whole and UNFINISHED in source))
-    return (decode_bookie(row) for source in sources for row in source.get("bookies", ()))
+    return iter(merge_bookies(decode_bookie(row) for source in sources for row in source.get("bookies", ())))
 
 
 # -- what a change renamed ----------------------------------------------------------------------------------------------

@@ -42,7 +42,7 @@ from pulsar_admin.store.codec.ledgermetadata import (
 )
 from pulsar_admin.store.db.audit_log import Step
 from pulsar_admin.store.db.blocks import HAS_AUTO, TIMES_BYTES, TIMES_VERSION, decode_sums, ledger_key
-from pulsar_admin.store.db.bookies import iter_imported_bookies, iter_present_bookies, merge_bookies
+from pulsar_admin.store.db.bookies import iter_imported_bookies, iter_present_bookies
 from pulsar_admin.store.db.copies import has_copies, iter_copies
 from pulsar_admin.store.db.environment import Store, Txn, once
 from pulsar_admin.store.db.files import DIFFERS, FileMode, iter_damage, iter_logs
@@ -1293,7 +1293,7 @@ def find_absent_journals(txn: Txn) -> AbsentJournals | None:
     kept, unseen, absent, disk = _read_bookies_row(txn), unseen_places(txn), [], ""
     logs = [] if kept is not None and kept.unlogged is not None else [(log.disk, log.kind) for log in iter_logs(txn)]
     journals, disks = {name for name, kind in logs if kind is FileKind.JOURNAL}, {name for name, _ in logs}
-    for bookie in merge_bookies(iter_present_bookies(txn, whole=True)):
+    for bookie in iter_present_bookies(txn, whole=True):
         names = {bookie.bookie_id, *map(str, bookie.directories)}
         # One of which no file is catalogued was left out as another cluster's.
         if bookie.bookie_id in unseen or (journals.isdisjoint(names) and not disks.isdisjoint(names)):
