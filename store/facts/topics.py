@@ -812,7 +812,9 @@ class TopicFacts:
 
     @fact
     def is_deduplicated(self) -> bool | Unknown | None:
-        """Whether a policy turns deduplication on or off; None if no policy does, so that the broker's default applies."""
+        """Whether a policy turns deduplication on or off, and off for a system topic (``SystemTopic``); None for the broker's default."""
+        if self.topic.name.is_system:
+            return False
         return Unknown.unless(lambda: value_in_force(self.reader.txn, self.topic.name, _DEDUPLICATION, {})[0])
 
     @fact

@@ -26,7 +26,8 @@ DEDUPLICATION_RULES = Rules[TopicFacts]("use")
     "dedup-cursor-left",
     Severity.WARNING,
     "The deduplication cursor is still there although deduplication is off",
-    "A policy of the topic or its namespace turns deduplication off, and the cursor `pulsar.dedup` is still there.",
+    "A policy of the topic or its namespace turns deduplication off, or it is a system topic, which has none; and the cursor "
+    "`pulsar.dedup` is still there.",
     "Removes it when it loads the topic, from Pulsar 2.11 on (apache/pulsar#15363). Until then, and with earlier brokers, the"
     " cursor stays where it is and keeps all ledgers from there on.",
     "pulsar-admin topics unsubscribe {topic} -s pulsar.dedup --force",

@@ -199,6 +199,16 @@ def test_a_system_topic_has_no_retention_of_its_namespace(
     assert change["after"]["ledgers"] == [*range(10 + released, 13)]
 
 
+def test_a_system_topic_is_not_deduplicated_whatever_the_policies_are(tmp_path: Path, cli: Cli) -> None:
+    """``SystemTopic.isDeduplicationEnabled`` (4.0.8 to 5.0.1): a broker removes the cursor."""
+    made = MadeTopic([[Made(CLOSED[0])]], cursors={"pulsar.dedup": CursorInfo(-1, Position(10, -1))})
+    names = {f"a/b/{name}": made for name in ("t", "__transaction_buffer_snapshot")}
+    store = make_store(tmp_path / "s", names)
+    put_node(store, "/admin/policies/a/b", b'{"deduplicationEnabled": true}')
+    found = cli.json(store, "doctor --code dedup-cursor-left")
+    assert [row["where"] for row in found] == ["persistent://a/b/__transaction_buffer_snapshot"]
+
+
 @pytest.mark.usefixtures("damages_stores")
 @pytest.mark.parametrize(("event", "lost", "is_told"), [(b"x", False, True), (b"x", True, False), (b"", False, False)])
 def test_events_of_policies_that_nobody_can_read(
