@@ -2,6 +2,7 @@
 
 import os
 import signal
+from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
@@ -26,13 +27,14 @@ from pulsar_admin.store.db.own_ledgers import (
     largest_ledger_id,
     sequence_after_export,
 )
-from pulsar_admin.store.db.owners import find_owners
+from pulsar_admin.store.db.owners import Owner, OwnerKind, find_owners, put_owners
 from pulsar_admin.store.db.tree import Node, put_nodes, read_node
 from pulsar_admin.store.doctor.diagnosing import check_store
 from pulsar_admin.store.errors import DiskFull, LimitExceeded, Refused, StalePlan
 from pulsar_admin.store.index.own_logs import LogWriter
 from pulsar_admin.store.model.ledgers import find_metadata, iter_ledger_ids, read_ledger, sorted_ledger_ids
 from pulsar_admin.store.model.reader import open_reader
+from pulsar_admin.store.names import LONG_MAX
 from pulsar_admin.store.scan.payloads import PayloadColumns
 from pulsar_admin.store.sources import log_files
 from pulsar_admin.store.sources.rocksdb import read_values
@@ -107,6 +109,17 @@ def test_the_largest_id_is_in_the_last_directory_of_any_layout(
         store.write(lambda txn: put_nodes(txn, nodes))
         with store.read() as txn:
             assert largest_ledger_id(txn) == largest
+
+
+def test_a_damaged_id_is_not_the_largest_and_hides_no_other(tmp_path: Path) -> None:
+    create_store(tmp_path / "s", now_ms=NOW_MS)
+    with open_store(tmp_path / "s", writable=True) as store:
+        for ledger_id in (9, -5, LONG_MAX):
+            store.write(
+                partial(put_owners, ledger_id=ledger_id, owners=(Owner(OwnerKind.TOPIC, "persistent://a/b/c"),))
+            )
+            with store.read() as txn:
+                assert largest_ledger_id(txn) == 9
 
 
 def test_log_is_what_bookkeeper_writes(tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ from pulsar_admin.store.errors import StalePlan
 RESERVED_GAP = 1 << 16
 SEQUENCE_KEY = COUNTER_KEYS[1]
 _ROW = b"own-ledgers"
+_DAMAGED = b"\x40"  # keys of ids below 0 come after all others
 _PLACED_ROW = b"placed-ledgers"
 # Directories of the hierarchical managers: ids below 2³¹ − 1 begin with two digits, longer ones with three.
 _ID_DIRECTORIES = {*(f"{number:02d}" for number in range(22)), *(f"{number:03d}" for number in range(923))}
@@ -67,10 +68,16 @@ def put_placed(txn: Txn, placed: dict[int, tuple[str, ...]]) -> None:
 
 
 def largest_ledger_id(txn: Txn) -> int:
-    """Return the largest ledger id in metadata, references or entries; −1 without any."""
+    """Return the largest ledger id in metadata, references or entries; −1 without any.
+
+    A damaged list of a topic may name an id below 0 or beyond 2⁶², which no cluster gave: it is ignored, and hides no other.
+    """
     largest = -1
     for database in ("times", "owners"):
         last = txn.last(database)
+        if last is not None and last[0] >= _DAMAGED:
+            below = (txn.last(database, bytes([first])) for first in range(_DAMAGED[0] - 1, -1, -1))
+            last = next(filter(None, below), None)
         largest = max(largest, -1 if last is None else ledger_of_key(last[0]))
     # Not as far as flat names, "L…", of which there may be millions.
     names = takewhile(lambda name: name < "L", iter_children(txn, LEDGERS_ROOT))

@@ -305,17 +305,25 @@ def _hint_where(txn: Txn, ledger_id: int) -> str:
 
 def is_in_tiered_storage(txn: Txn, ledger_id: int) -> bool:
     """Whether the topic that lists a ledger marks it as offloaded: its entries are in tiered storage, whatever bookies have."""
-    from pulsar_admin.store.codec.managedledger import decode_managed_ledger
     from pulsar_admin.store.db.owners import OwnerKind, find_owners
 
-    for owner in find_owners(txn, ledger_id):
-        if owner.kind is OwnerKind.TOPIC:
-            with suppress(StoreError):  # a list that cannot be read says nothing, nor does a name of no topic
-                node = find_node(txn, parse_owner(owner.topic).path)
-                infos = () if node is None else decode_managed_ledger(node.value, node.path).ledgers
-                if any(info.ledger_id == ledger_id and info.offloaded for info in infos):
-                    return True
-    return False
+    owners = find_owners(txn, ledger_id)
+    return any(ledger_id in _offloaded_of(txn, one.topic) for one in owners if one.kind is OwnerKind.TOPIC)
+
+
+def _offloaded_of(txn: Txn, topic: str) -> frozenset[int]:
+    """Return the ledgers that a topic marks as offloaded; a snapshot caches the last topic's, as all of its ledgers may be asked for."""
+    from pulsar_admin.store.codec.managedledger import decode_managed_ledger
+
+    kept: dict[str, frozenset[int]] = txn.memo.setdefault(_offloaded_of, {}) if txn.is_snapshot else {}
+    if topic not in kept:
+        kept.clear()
+        kept[topic] = frozenset()
+        with suppress(StoreError):  # a list that cannot be read says nothing, nor does a name of no topic
+            node = find_node(txn, parse_owner(topic).path)
+            infos = () if node is None else decode_managed_ledger(node.value, node.path).ledgers
+            kept[topic] = frozenset(info.ledger_id for info in infos if info.offloaded)
+    return kept[topic]
 
 
 def _find_end(txn: Txn, ledger_id: int, sums: blocks.LedgerSums | None, first_of_last_segment: int) -> int:

@@ -28,7 +28,15 @@ from pulsar_admin.store.db.files import find_log
 from pulsar_admin.store.db.owners import find_lister
 from pulsar_admin.store.db.tree import find_node, iter_children, iter_nodes
 from pulsar_admin.store.engine.slices import filled
-from pulsar_admin.store.errors import Corrupt, InvalidValue, LedgerNotFound, NotFound, SourceChanged, StoreError
+from pulsar_admin.store.errors import (
+    Corrupt,
+    InvalidValue,
+    LedgerNotFound,
+    MetadataCorrupt,
+    NotFound,
+    SourceChanged,
+    StoreError,
+)
 from pulsar_admin.store.model import cursors
 from pulsar_admin.store.model.counts import TopicCounts
 from pulsar_admin.store.model.entry_times import read_entry_time
@@ -37,7 +45,7 @@ from pulsar_admin.store.model.reader import NOTED, EntryReader, open_reader
 from pulsar_admin.store.model.resources import cluster_path, find_cluster_name, list_clusters
 from pulsar_admin.store.model.schemas import read_version
 from pulsar_admin.store.model.topics import Topic, iter_all_namespaces, iter_all_topics, read_topic
-from pulsar_admin.store.names import NamespaceName, Position, TopicName, decode_name
+from pulsar_admin.store.names import LONG_MAX, NamespaceName, Position, TopicName, decode_name
 from pulsar_admin.store.policies.events import find_policy_events
 from pulsar_admin.store.policies.in_force import GLOBAL_TOPIC, NAMESPACE, TOPIC, iter_stored
 from pulsar_admin.store.policies.table import POLICIES
@@ -152,7 +160,16 @@ def _topic_rows(reader: EntryReader, fail: Fail, topics: Topics) -> Iterator[Row
             yield (*names, None, None, None, subscriptions, None, None)
             continue
         managed = topic.managed
-        counted = (len(topic.ledgers), topic.number_of_entries, topic.total_size_bytes)
+        entries, size_bytes = topic.number_of_entries, topic.total_size_bytes
+        sums: tuple[int | None, int | None] = (entries, size_bytes)
+        if max(entries, size_bytes) > LONG_MAX:
+            fail(
+                MetadataCorrupt(
+                    f"{name}: its ledgers have {entries} entries of {size_bytes} bytes, which 64 bits cannot hold"
+                )
+            )
+            sums = None, None
+        counted = (len(topic.ledgers), *sums)
         yield (*names, *counted, subscriptions, managed.terminated is not None, list(managed.properties.items()))
 
 

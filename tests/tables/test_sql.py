@@ -11,12 +11,15 @@ import pyarrow.compute as pc
 import pytest
 
 import pulsar_admin
+from pulsar_admin.store.codec.managedledger import LedgerInfo, ManagedLedger, encode_managed_ledger
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.errors import BadSql, InvalidValue, Refused, SourceChanged
 from pulsar_admin.store.model.reader import open_reader
+from pulsar_admin.store.names import LONG_MAX, parse_topic
 from pulsar_admin.store.tables.catalog import StoreTables
 from pulsar_admin.store.tables.sql import Database, MadeTable, Pruner
-from tests.stores import copied, imported
+from tests.conftest import Cli
+from tests.stores import copied, imported, put_node
 from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store
 from tests.tables.statements import OF_ENTRIES, Statements
 
@@ -192,3 +195,12 @@ def test_topics_of_odd_names_are_tables(tmp_path: Path) -> None:
         assert store.sql('select 1 as "sel""ect", 2 as "größe ☃"').schema.names == ['sel"ect', "größe ☃"]
         with pytest.raises(BadSql):
             store.sql("select count(*) from public/default/select")
+
+
+def test_sums_beyond_64_bits_are_null_and_told(tmp_path: Path, cli: Cli) -> None:
+    path = make_store(tmp_path / "s", {"public/default/a": MadeTopic([[Made(CREATED_MS)]])})
+    ledgers = tuple(LedgerInfo(20 + number, LONG_MAX, LONG_MAX, CREATED_MS) for number in range(2))
+    put_node(path, parse_topic("public/default/b").path, encode_managed_ledger(ManagedLedger(ledgers)))
+    answer = cli("--store", path, "sql", "select ledgers, entries, size from topics order by topic", "-o", "json")
+    answer.ends(1, "public/default/b: its ledgers have 18446744073709551614 entries")
+    assert answer.json[1] == {"ledgers": 2, "entries": None, "size": None}
