@@ -253,6 +253,8 @@ def _verb(report: plan.ChangeReport, part: plan.ChangePart) -> str:
 
 
 def _extent(extent: Extent, again: str = "") -> str:
+    if extent.entries and extent.entries == extent.uncounted_entries:
+        return f"{counted(extent.entries, 'entry')}{again} ({counted(extent.bytes, 'byte')}; not here)"
     messages = counted_messages(extent.messages, extent.uncounted_entries) + again
     if extent.messages != extent.entries:
         messages += f" in {counted(extent.entries, 'entry')}"

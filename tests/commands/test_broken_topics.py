@@ -92,6 +92,8 @@ def test_printed_resets_are_not_refused_where_more_is_lost(tmp_path: Path, cli: 
     for command in commands:
         assert cli("--store", store, *shlex.split(command)[1:]).exit_code == 1, command  # other ledgers stay lost
     assert not cli.rows(store, "doctor --code cursor-ledger-lost")
+    forgets = cli.on(store, "ledgers forget 236 --dry-run").stdout
+    assert "  drops 25 entries (22,444 bytes; not here)" in forgets.splitlines()
 
 
 def test_an_answer_that_no_broker_reads_is_said(broken: Path, cli: Cli) -> None:
