@@ -15,8 +15,9 @@ import pytest
 
 from pulsar_admin.store.db.bookies import Bookie
 from pulsar_admin.store.facts import starts as facts_of_starts
-from pulsar_admin.store.facts.starts import _is_emptied, _log_facts, iter_server_facts
+from pulsar_admin.store.facts.starts import Start, StartFact, _is_emptied, _log_facts, iter_server_facts
 from pulsar_admin.store.rules.judging import StartFault, fault_of
+from pulsar_admin.store.rules.starts import evidence_of
 from pulsar_admin.store.sources.journals import Frame, find_stop, iter_replayed_ledgers, read_replayed_entries
 from pulsar_admin.store.sources.zookeeper import ServerFiles
 from pulsar_admin.store.transfer.imports import ImportOptions
@@ -33,6 +34,17 @@ Json = Any  # a JSON value
 def faults_of(folder: Path, *, thorough: bool = True) -> list[StartFault]:
     """What the start of a ZooKeeper server meets in a folder, as preflight tells it."""
     return [fault_of(one) for one in iter_server_facts(ServerFiles(folder, folder), thorough=thorough)]
+
+
+@pytest.mark.parametrize("kind", [Start.JOURNAL_DAMAGED, Start.JOURNAL_SKIPPED, Start.NO_JOURNAL])
+def test_no_salvage_is_printed_for_a_bookie_with_idx_files(kind: Start, tmp_path: Path) -> None:
+    bookie = Bookie("b", (tmp_path,), (tmp_path,))
+    fact = StartFact(kind, tmp_path / "1.txn", bookie, {"offset": 1, "why": "zeros", "journal": 1, "given": False})
+    (tmp_path / "0" / "0").mkdir(parents=True)
+    (tmp_path / "0" / "0" / "1.idx").write_bytes(b"")
+    evidence = evidence_of(fact)
+    assert evidence.mend is not None  # the rule's own is a salvage
+    assert "store salvage" not in f"{evidence.mend}{evidence.sentence}"
 
 
 def starts(cli: Cli, store: Path) -> dict[str, tuple[bool, list[str]]]:

@@ -190,8 +190,8 @@ def evidence_of(fact: StartFact) -> Evidence:
             is_gone = fact.kind is Start.NO_JOURNAL
             mend = "pulsar-admin bookkeeper lastmark" if is_gone else _LOOK_AT.format(shell_word(str(fact.where)))
         if fact.kind is Start.NO_JOURNAL and fact.bookie.bookie_id and not fact.values["given"]:
+            lost = f"; if it is lost for good: {mend or _SALVAGE.format(disks=disks_text(fact.bookie))}"
             mend = f"pulsar-admin store add bookie {shell_word(fact.bookie.bookie_id)}=JOURNAL-DIR"
-            lost = f"; if it is lost for good: {_SALVAGE.format(disks=disks_text(fact.bookie))}"
     if fact.kind is Start.INDEX_FILES_DAMAGED:
         values["ledgerId"] = fact.values["ledgers"][0]
     elif fact.kind is Start.LONG_RECORD:
