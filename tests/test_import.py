@@ -407,6 +407,8 @@ def test_an_import_without_journals_says_what_may_be_missing(tmp_path: Path, cli
         f"$ pulsar-admin --store {tmp_path}/s store refresh"
         in told.partition("TTL and the quotas in force are unknown")[2]
     )
+    told = whole_cli.on(tmp_path / "s", f"store clone {tmp_path}/clone --dry-run").ends(0).stderr
+    assert "entries that only the journal of 127.0.0.1:34299 has, not imported, are not cloned; put its files" in told
     for journal in away:
         journal.rename(current / journal.name)
     (told,) = [row for row in diagnoses(whole_cli, tmp_path / "s") if row["code"] == "journal-absent"]
