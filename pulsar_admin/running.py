@@ -577,4 +577,5 @@ def _now_text(text: str, clock_ms: int, as_of: AsOf | None, *, changes: bool) ->
     copy = f"{format_time_ms(as_of.time_ms)}, {format_age_ms(clock_ms - as_of.time_ms)} ago ({as_of.said_by})"
     if changes:
         return f"{text} is counted back from now ({format_time_ms(clock_ms)}), but this copy ends {copy}"
-    return f"{text} is counted back from the time of this copy, {copy}; --now now counts from the clock"
+    back = "is" if text == "now" else "is counted back from"
+    return f"{text} {back} the time of this copy, {copy}; --now now counts from the clock"

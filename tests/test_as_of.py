@@ -151,6 +151,8 @@ def test_a_relative_time_of_a_question_counts_from_it(cli: Cli) -> None:
     assert found.json["time"] == SMALL_MS - HOUR // 2
     assert found.stderr.count("is counted back from the time of this copy, 2026-11-21T09:24:17.132Z") == 1
     assert cli(*ask, "-30m", "--now", "now").exit_code == 5
+    now = cli("--store", store, "topics", "find-by-time", STEADY, "-d", "now")
+    now.ends(5, "now is the time of this copy", "no entry is at or after 2026-11-21T09:24:17.132Z on the auto clock")
 
 
 # -- changes ask ------------------------------------------------------------------------------------------------------

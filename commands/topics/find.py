@@ -127,7 +127,7 @@ def _tell(app: App, found: FoundEntry) -> None:
     if found.position is None and found.rule != BROKER:
         app.nothing_matches()
         when = "before" if found.rule == BEFORE else "at or after"
-        app.warn(f"{name}: no entry is {when} {time_text(found.time_ms)} by the clock {found.clock}")
+        app.warn(f"{name}: no entry is {when} {time_text(found.time_ms)} on the {found.clock} clock")
 
 
 def _render(found: FoundEntry) -> str:
