@@ -259,7 +259,7 @@ _OUR_WORDS = {  # ours, or a number: none is a name from data
     ("store/rules/subscriptions.py", "_words(facts)"),
     ("store/rules/subscriptions.py", "' '.join(map(str, back))"),
     ("store/rules/subscriptions.py", "format_age_ms(2 * ttl.seconds * 1000)"),
-    ("store/rules/subscriptions.py", "facts.of.topic.at_rank(loss.end)"),
+    ("store/rules/subscriptions.py", "topic.at_rank(end)"),
     ("pulsar_admin/api/topics.py", "command"),
     ("pulsar_admin/upstream_list.py", "command"),
     ("pulsar_admin/cli.py", "meant"),
