@@ -1,5 +1,6 @@
 """``store refresh`` and ``store index``: recorded states of one cluster one after the other, files that grow, vanish and change."""
 
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -265,3 +266,17 @@ def test_a_damaged_row_of_bookies_is_written_again(is_altered: bool, tmp_path: P
         write_rows(path, lambda txn: txn.put("state", b"bookies", b'{"imported": 7}'))
     assert "it was written again from the source" in cli("--store", path, "store", "refresh").stderr
     assert row in [*raw_rows(path)]
+
+
+def test_what_exists_and_cannot_be_read_is_not_forgotten(tmp_path: Path, cli: Cli) -> None:
+    source = scratch_copy("small", "clean", tmp_path)
+    path = make(source, tmp_path / "s")
+    (journal,) = (source / "bookkeeper" / "current").glob("*.txn")
+    before = contents_of(path)
+    for file in (journal, source / "bookkeeper" / "current" / "1.log"):
+        file.rename(tmp_path / file.name)
+        os.mkfifo(file)  # unlike a file without permission, it cannot be read by root either
+    for how in (["--dry-run"], [], ["--forget"]):
+        answer = cli("--store", path, "store", "refresh", *how).ends(1, f"{journal} exists but cannot be read")
+        assert not {"forgotten", "gone", "LOST"} & {line.split()[0] for line in answer.stdout.splitlines()}
+    assert contents_of(path) == before

@@ -197,7 +197,9 @@ def refresh(app: App, forget: bool, no_checksums: bool) -> Result:
     """
     api = app.api
     if app.settings.dry_run:
-        return Result(api.preview_refresh(), plain=render_refresh)
+        preview = api.preview_refresh()
+        app.problems(len(preview.doubts))
+        return Result(preview, plain=render_refresh)
     result = api.refresh(forget=forget, verify=not no_checksums)
     app.problems(result.problems)
     return Result(result, plain=render_refresh)

@@ -216,10 +216,13 @@ def _check_file(txn: Txn, log: LogFile) -> Iterator[Finding]:
     state = file_state(log, store.path)
     if state in _LOST:
         rule, is_lost = _LOST[state]
+        hint = "restore it, or continue without it: pulsar-admin store refresh --forget"
+        if state is FileState.UNREADABLE:
+            hint = "look at its permissions and at the disk, then: pulsar-admin store refresh"
         yield rule.at(
             where,
             f"{where} {is_lost}; it held {counted(log.records, 'record')}",
-            "restore it, or continue without it: pulsar-admin store refresh --forget",
+            hint,
             fileId=log.file_id,
         )
     if state is FileState.GROWN and log.locate(store.path).stat().st_size == log.size_bytes:

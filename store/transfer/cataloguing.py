@@ -33,7 +33,8 @@ class Survey(Struct, frozen=True):
     """The present files of a source, compared with the catalogue.
 
     ``grown``: including files whose scan was stopped; ``gone``: missing files, with the number of entries that the
-    index has in each; ``named``: rows without a bookie id, from an older version, with that id added.
+    index has in each; ``named``: rows without a bookie id, from an older version, with that id added; ``unreadable``:
+    files that exist and cannot be opened or read, such as without permission: nobody knows that their entries are lost.
     """
 
     new: tuple[BookieFile, ...]
@@ -42,6 +43,11 @@ class Survey(Struct, frozen=True):
     gone: tuple[tuple[LogFile, int], ...]
     strangers: tuple[Stranger, ...]
     named: tuple[LogFile, ...] = ()
+    unreadable: tuple[LogFile, ...] = ()
+
+    def unreadable_texts(self) -> Iterator[str]:
+        """Yield a sentence on each unreadable file."""
+        return (f"{log.origin} exists but cannot be read: the store keeps what it has of it" for log in self.unreadable)
 
     def bytes(self) -> int:
         """Return how many bytes there are to read, for a progress display."""
@@ -66,22 +72,24 @@ def survey_files(store: Store, layout: Layout, nodes: Mapping[bytes, bytes | Non
         }
         known |= named
         states = {origin: path_state(log, Path(origin)) for origin, log in known.items()}
-        lost = [log for origin, log in known.items() if states[origin].is_lost]
-        # A copy inside the store outlives its origin.
-        lost = [log for log in lost if path_state(log, log.locate(store.path)).is_lost]
+        for origin, log in known.items():
+            if states[origin] is FileState.MISSING:  # a copy inside the store outlives its origin
+                here = path_state(log, log.locate(store.path))
+                states[origin] = here if here.is_lost else FileState.SAME
+        lost = [log for origin, log in known.items() if states[origin] is FileState.MISSING]
         held = _held_entries(txn, {log.file_id for log in lost})
     return Survey(
         tuple(file for origin, file in files.items() if origin not in known),
         tuple(
             log
             for origin, log in known.items()
-            if states[origin] is FileState.GROWN
-            or (log.unfinished and states[origin] is not FileState.CHANGED and log not in lost)
+            if states[origin] is FileState.GROWN or (log.unfinished and states[origin] is FileState.SAME)
         ),
         tuple(log for origin, log in known.items() if states[origin] is FileState.CHANGED),
         tuple((log, held[log.file_id]) for log in lost),
         tuple(strangers),
         tuple(named.values()),
+        tuple(log for origin, log in known.items() if states[origin] is FileState.UNREADABLE),
     )
 
 

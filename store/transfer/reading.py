@@ -112,7 +112,7 @@ def read_disks(
     survey = survey_files(store, layout)
     reading.strangers = [stranger.text for stranger in survey.strangers]
     reading.links = [*iter_links(layout.bookies)]
-    reading.doubts = [*iter_no_files(layout.bookies)]
+    reading.doubts = [*iter_no_files(layout.bookies), *survey.unreadable_texts()]
     with store.read() as txn:
         known = frozenset[int]() if from_start else frozenset(log.file_id for log in iter_logs(txn))
     gone_before = frozenset[int]() if from_start else frozenset(log.file_id for log, _ in survey.gone)

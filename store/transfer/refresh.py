@@ -158,7 +158,8 @@ class RefreshResult(Struct):
 
 
 class RefreshPreview(Answer, frozen=True):
-    """The files and changes that a refresh would read; ``bytes`` to read. ``lost``, ``elsewhere``: as in ``RefreshResult``."""
+    """The files and changes that a refresh would read; ``bytes`` to read. ``lost``, ``elsewhere``: as in ``RefreshResult``;
+    ``doubts``: files that cannot be read."""
 
     store: str
     new_files: list[str]
@@ -168,6 +169,7 @@ class RefreshPreview(Answer, frozen=True):
     lost: dict[str, int]
     elsewhere: dict[str, int]
     bytes: int
+    doubts: list[str]
     dry_run: bool = True
 
 
@@ -184,6 +186,9 @@ def preview_refresh(store: Store, warn: imports.Warn) -> RefreshPreview:
         )
     survey = survey_files(store, layout, altered)
     lost, elsewhere = _find_lost(store, survey)
+    doubts = [*survey.unreadable_texts()]
+    for text in doubts:
+        warn(text)
     return RefreshPreview(
         str(store.path),
         [str(file.path) for file in survey.new],
@@ -193,6 +198,7 @@ def preview_refresh(store: Store, warn: imports.Warn) -> RefreshPreview:
         lost,
         elsewhere,
         survey.bytes(),
+        doubts,
     )
 
 
@@ -574,8 +580,9 @@ def _split_held(txn: Txn, held: _Held) -> tuple[dict[str, int], dict[str, int]]:
 
 
 def _files_here(txn: Txn, survey: Survey) -> Iterator[LogFile]:
-    """Yield the catalogued files that exist; a changed file with its present size."""
-    gone, changed = ({log.file_id for log in logs} for logs in ((log for log, _ in survey.gone), survey.changed))
+    """Yield the catalogued files that can be read; a changed file with its present size."""
+    changed = {log.file_id for log in survey.changed}
+    gone = {log.file_id for log in (*(log for log, _ in survey.gone), *survey.unreadable)}
     for log in iter_logs(txn):
         if log.file_id in changed:
             yield replace(log, path=log.origin, size_bytes=Path(log.origin).stat().st_size, sealed=False)
