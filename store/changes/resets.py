@@ -32,6 +32,7 @@ from pulsar_admin.store.model.cursors import (
     Cursor,
     Extent,
     extent_of,
+    is_own,
     iter_ledger_parts,
     pending_intervals,
     read_cursor,
@@ -212,7 +213,9 @@ def _ledgers_text(topic: Topic, target: Position) -> str:
 
 def ttl_warnings(reader: EntryReader, topic: Topic, cursor: Cursor, state: CursorState, now_ms: int) -> tuple[str, ...]:
     """Return warnings that the TTL in force would expire entries that a cursor in ``state`` still has to deliver."""
-    if cursor.name == COMPACTION_CURSOR:  # brokers expire nothing of it (``PersistentTopic.checkMessageExpiry``)
+    if (
+        is_own(cursor.name) or topic.name.is_system
+    ):  # brokers expire nothing of it (``PersistentTopic.checkMessageExpiry``)
         return ()
     try:
         ttl = find_message_ttl(reader.txn, topic.name)

@@ -165,6 +165,11 @@ class TtlCheck(Struct, frozen=True):
     through: Position | None
     start: Probe | None
 
+    @property
+    def failed(self) -> bool:
+        """Whether the search finds nothing because it cannot read an entry after its first."""
+        return self.through is None and self.start is not None and self.start.matches
+
 
 class SubscriptionFacts:
     """The facts of a topic's subscription, or other durable cursor, in one snapshot. Each is read on first use."""

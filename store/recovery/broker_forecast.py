@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from pulsar_admin.store.codec.managedledger import LedgerInfo
 from pulsar_admin.store.codec.policies import Retention
 from pulsar_admin.store.codec.properties import read_properties
+from pulsar_admin.store.db.bookies import iter_imported_bookies
 from pulsar_admin.store.errors import InvalidValue, NotSeen, StoreError
 from pulsar_admin.store.model.cursors import (
     COMPACTION_CURSOR,
@@ -229,18 +230,23 @@ def _expired(
     reader: EntryReader, topic: Topic, cursors: Mapping[str, Cursor], ttl_seconds: int, now_ms: int
 ) -> tuple[Positions, int]:
     """Return the positions to which message expiry moves the cursors, and how many entries they lose."""
+    if ttl_seconds <= 0:
+        return {}, 0
     moved, lost = {}, 0
     search, limit_ms = BrokerSearch(reader, topic, BrokerSetup(loaded_ms=now_ms)), now_ms - ttl_seconds * 1000
+    # A store of metadata alone lacks all entries: none of them is lost.
+    is_readable = next(iter_imported_bookies(reader.txn.store.info), None) is not None
     try:
-        found = search.ttl_position(limit_ms) if ttl_seconds > 0 else None
+        found = search.ttl_position(limit_ms)
     except NotSeen:
         if search.probes:
             raise
-    for name, cursor in cursors.items() if ttl_seconds > 0 else ():
+        is_readable = False
+    for name, cursor in cursors.items():
         if not is_consumed(name):
             continue
-        # Without the entries: those in ledgers that were closed before the limit are older.
-        through = found if search.probes else search.expire_whole_ledgers(cursor.mark_delete, limit_ms)
+        # Where no entry can be read: those in ledgers that were closed before the limit are older.
+        through = found if is_readable else search.expire_whole_ledgers(cursor.mark_delete, limit_ms)
         if through is not None and through > cursor.mark_delete:
             moved[name] = through
             after = replace(cursor.state, mark_delete=through)

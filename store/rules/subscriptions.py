@@ -617,7 +617,7 @@ def _ttl_later(facts: SubscriptionFacts) -> Iterator[Evidence]:
     if facts.overdue is not None and facts.overdue.extent.entries:
         return
     expires_ms, check = first.born_ms + ttl.seconds * 1000, known(facts.of.ttl_check)
-    start = None if check is None else check.start
+    start = None if check is None or check.failed else check.start
     oldest = f"{first.position}, the oldest unacknowledged entry"
     search = "fails on an entry that it cannot read"
     if start is not None and start.time_ms is not None:

@@ -29,7 +29,7 @@ from pulsar_admin.store.codec.policies import Retention
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.delayed.expiry_plans import EXPIRE
 from pulsar_admin.store.errors import InvalidValue, MetadataCorrupt, Refused
-from pulsar_admin.store.model.cursors import Cursor, CursorSource, read_cursor
+from pulsar_admin.store.model.cursors import DEDUP_CURSOR, Cursor, CursorSource, read_cursor
 from pulsar_admin.store.model.reader import EntryReader, open_reader
 from pulsar_admin.store.model.topics import Topic, read_topic
 from pulsar_admin.store.names import EARLIEST, LATEST, Position, parse_topic
@@ -334,6 +334,8 @@ def test_a_reset_is_warned_of_the_ttl(tmp_path: Path) -> None:
             "raise it first",
         )
         assert ttl_warnings(reader, found, cursor, CursorState(at(10, 1)), NOW_MS) == ()
+        own = replace(cursor, name=DEDUP_CURSOR)
+        assert ttl_warnings(reader, found, own, CursorState(at(10, -1)), NOW_MS) == ()
     put_json(path, "/admin/policies/a/b", b"{")
     with opened(path, "a/b/t") as (reader, found, cursor):
         (warning,) = ttl_warnings(reader, found, cursor, CursorState(at(10, -1)), NOW_MS)

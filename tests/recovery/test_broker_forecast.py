@@ -5,9 +5,11 @@ from typing import Any
 
 import pytest
 
+from pulsar_admin.store.codec.ledgermetadata import ledger_path
+from pulsar_admin.store.model.topics import read_topic
 from pulsar_admin.store.names import parse_topic
 from tests.conftest import Cli
-from tests.stores import copied, imported, put_node
+from tests.stores import copied, imported, lose_nodes, put_node, read_store
 from tests.worlds import oracle, world
 
 DAY_MS = 86_400_000
@@ -101,6 +103,14 @@ def test_an_age_limit(cli: Cli) -> None:
         brokers(cli, "--now", "2030-01-01T00:00:00Z", *metadata)["entriesExpired"] > 0
     )  # by the times of ledgers alone
     assert cli("--store", store, "store", "preflight", "--brokers", "--max-loss", "1").exit_code == 3
+
+
+def test_a_lost_entry_at_which_a_broker_looks_for_old_ones_keeps_all(cli: Cli, tmp_path: Path) -> None:
+    store, topic = copied("small", "clean", tmp_path), parse_topic("acme/iot/skewed-batched")
+    ids = read_store(store, lambda reader: read_topic(reader.txn, topic).ids)
+    assert lose_nodes(store, *map(ledger_path, ids)) == len(ids)
+    late = brokers(cli, "--store", store, "--now", "2030-01-01T00:00:00Z", "store", "preflight", "--brokers")
+    assert str(topic) not in {row["topic"] for row in late["rows"]}
 
 
 def test_an_age_limit_moves_the_subscriptions_beside_the_broker_s_own_cursor(cli: Cli, tmp_path: Path) -> None:

@@ -112,6 +112,17 @@ def test_a_ttl_is_checked_once_for_all_subscriptions(
     assert told == [("ttl-blocked", begins)] * (begins is not None)
 
 
+def test_a_ttl_whose_search_meets_a_lost_entry_after_an_old_one(tmp_path: Path) -> None:
+    made = MadeTopic(
+        [[Made(CREATED_MS), Made(CREATED_MS), Made(CREATED_MS, lost=True)]],
+        cursors={"s": CursorInfo(-1, Position(10, -1))},
+    )
+    store = make_store(tmp_path / "s", {TOPIC: made})
+    put_node(store, "/admin/policies/public/default", b'{"message_ttl_in_seconds": 60}')
+    (later,) = (one for one in ask(store, now_ms=CREATED_MS + 120_000).reasons if one.code == "ttl-later")
+    assert later.sentence.endswith("a broker does not find it: its search fails on an entry that it cannot read.")
+
+
 CLOSED = (1_700_000_100_000, 1_700_000_200_000)  # of the ledgers 10 and 11, of two entries each; 12 is written
 
 
