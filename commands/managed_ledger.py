@@ -85,7 +85,7 @@ def delete_managed_ledger_ids(app: App, managed_ledger_path: str, ledger_ids: st
         raise InvalidValue(f"invalid ledger ids {ledger_ids!r}", hint="separate ids by commas: 3,7")
     topic = app.topic(name)
     app.change(topic.forget_ledgers(*{int(text) for text in given}))
-    return _updated(f"{name.path} with value\n", topic.managed_ledger_text)
+    return _updated(app, f"{name.path} with value\n", topic.managed_ledger_text)
 
 
 @_declared(
@@ -112,9 +112,14 @@ def update_mark_delete_cursor(
     position = parse_position(_given(cursor_mark_delete, "--cursorMarkDelete"))
     subscription = app.topic(name).cursor(cursor)
     app.change(subscription.set_mark_delete(position, force=force))
-    return _updated(f"{name.cursor_path(cursor)} with value \n", subscription.cursor_info_text)
+    return _updated(app, f"{name.cursor_path(cursor)} with value \n", subscription.cursor_info_text)
 
 
-def _updated(head: str, text: Callable[[], str]) -> Shown:
+def _updated(app: App, head: str, text: Callable[[], str]) -> Shown:
     """Return the text that upstream's script prints after a change; with ``-o`` the report is printed instead."""
-    return Printed(f"Updated {head}{text()}", of_change=True)
+    try:
+        value = text()
+    except StoreError as error:  # to fail now would say that nothing changed
+        app.warn(f"the change is made, but the new value cannot be read: {error.message}")
+        value = ""
+    return Printed(f"Updated {head}{value}", of_change=True)

@@ -282,6 +282,7 @@ def test_no_name_and_no_payload_is_in_a_bundle(cli: Cli, tmp_path: Path, names: 
     secrets = named_in(store)
     assert len(secrets) > 20
     assert name not in ("small", "cluster") or {"acme", "reminders", "expire-me", "half"} <= secrets
+    secrets -= {"org.apache.bookkeeper.meta.HierarchicalLedgerManagerFactory:1"}  # the class in /ledgers/LAYOUT is kept
     assert not {text for text in secrets if any(form in blob for form in forms_of(text) if len(form) >= 4)}
     with open_store(store) as opened, open_reader(opened) as reader:
         parts = {payload[at:][:16] for payload in entries_of(reader) for at in (-16, -40, -100) if len(payload) > 140}
