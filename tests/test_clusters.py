@@ -15,6 +15,7 @@ import pytest
 from msgspec.structs import replace
 
 from pulsar_admin.store.codec.bookie import decode_cookie
+from pulsar_admin.store.codec.dbledger import ledger_key
 from pulsar_admin.store.codec.digest import DigestType
 from pulsar_admin.store.codec.entry import Entry
 from pulsar_admin.store.codec.ledgermetadata import closed_ledger, encode_ledger_metadata, ledger_path
@@ -31,7 +32,7 @@ from tests.conftest import Cli, CliResult
 from tests.encoders import encode_entry
 from tests.fake_zookeeper import FakeZooKeeper, Znode
 from tests.reading_zookeeper import transactions_of
-from tests.stores import read_store
+from tests.stores import apply_values, read_store, rocksdb_rows
 from tests.worlds import copy_tree, digest_of, world
 
 IDS = ("bk0test", "bk1test", "bk2test")
@@ -363,6 +364,25 @@ def test_of_a_bookie_without_its_journal_old_copies_are_lost_and_new_ones_unknow
     short, unknown = ({row["ledgerId"] for row in rows if row[what]} for what in ("short", "unknown"))
     assert (len(short), max(short) <= 60) == (35, True)
     assert (len({one for one in unknown if one >= 261}), short & unknown) == (27, set())
+
+
+def test_a_ledger_that_came_during_a_flush_does_not_say_that_earlier_ones_were_flushed(
+    tmp_path: Path, cli: Cli
+) -> None:
+    """A flush writes the list of ledgers last, with those that came meanwhile, of which it writes no entry."""
+    disks = disks_of("crashed", tmp_path / "disks")
+    own, parts = disks / "bk2" / "ledgers0", ("--bookie", bookie(disks, 1), "--bookie", f"{disks}/bk2/ledgers0")
+
+    def import_unknown(path: Path) -> list[dict[str, Any]]:
+        cli("--store", path, "store", "import", "cluster", "--zookeeper", disks / "zk", *parts).ends(1)
+        return [row for row in cli.rows(path, "ledgers underreplicated") if row["unknown"]]
+
+    before, database = import_unknown(tmp_path / "s"), (own / "ledgers").resolve()
+    newest = max(int(row["ledgerId"]) for row in cli.rows(tmp_path / "s", "ledgers list"))
+    (own / "ledgers").unlink()
+    copy_tree(database, own / "ledgers")
+    apply_values(own / "ledgers", {ledger_key(newest): max(rocksdb_rows(database).items())[1]})
+    assert import_unknown(tmp_path / "late") == before
 
 
 def test_journal_directories_of_one_bookie_come_one_after_the_other_in_any_order(tmp_path: Path, cli: Cli) -> None:

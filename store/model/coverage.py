@@ -253,7 +253,9 @@ class _BookiesRow(NamedTuple):
     unknown: tuple[str, ...] | None
     unlogged: tuple[str, ...] | None  # None: a version wrote the row that did not look at journals
     disks: tuple[str, ...]  # those of ``unlogged`` of which a journal directory was not given
-    flushed_ms: Mapping[str, int]  # of ``unlogged``: when the newest ledger in their index was created
+    flushed_ms: Mapping[
+        str, int
+    ]  # of ``unlogged``: when the newest ledger was created of which their index has an entry
 
 
 @once
@@ -316,14 +318,14 @@ def index_absent_bookies(
     left_out: Collection[str],
     members: Collection[str] | None,
     without_journal: Mapping[str, bool],
-    indexed: Mapping[str, Iterable[int]],
+    newest: Mapping[str, Collection[int]],
 ) -> None:
     """Find the absent bookies among those with cookies and in ledgers' ensembles, and write the row of bookies in ``txn``.
 
     If an imported bookie has no id, absent ones cannot be determined, and the row is deleted. ``left_out``: bookies of
     another cluster; ``members``: the sum of ``members_of`` for all ledgers, None: the tree is read for them;
     ``without_journal``: imported bookies a journal of which, needed by their start, was not imported → whether its directory was not given;
-    ``indexed``: these → the ledgers in their index.
+    ``newest``: these → the newest ledgers in their indexes, -1 for an index without any.
     """
     ids = [bookie.bookie_id for bookie in iter_present_bookies(txn)]
     imported = [bookie_id for bookie_id in ids if bookie_id not in left_out]
@@ -343,15 +345,15 @@ def index_absent_bookies(
         fields["unknown"] = sorted(set(imported) - named)
     fields["withoutJournal"] = sorted(without_journal.keys() & imported)
     fields["journalsNotGiven"] = [bookie_id for bookie_id in fields["withoutJournal"] if without_journal[bookie_id]]
-    fields["flushedMs"] = {bookie: _newest_ms(txn, found) for bookie, found in indexed.items() if bookie in imported}
+    fields["flushedMs"] = {one: _flushed_ms(txn, ids) for one, ids in newest.items() if one in imported}
     txn.put("state", _BOOKIES_ROW, json.dumps(fields).encode())
     _forget_bookies(txn)
 
 
-def _newest_ms(txn: Txn, ledger_ids: Iterable[int]) -> int:
-    """Return when the newest of these ledgers was created (ms), of those that the metadata has; -1 for none."""
-    nodes = (find_node(txn, ledger_path(int(one))) for one in sorted(ledger_ids, reverse=True))
-    return next((node.stat.created_ms for node in nodes if node is not None), -1)
+def _flushed_ms(txn: Txn, ledger_ids: Iterable[int]) -> int:
+    """Return when the first of these ledgers was created (ms), -1 if any is not in the metadata."""
+    nodes = (find_node(txn, ledger_path(ledger_id)) if ledger_id >= 0 else None for ledger_id in ledger_ids)
+    return min((-1 if node is None else node.stat.created_ms for node in nodes), default=-1)
 
 
 def _forget_bookies(txn: Txn) -> None:
@@ -500,7 +502,8 @@ def read_coverage(txn: Txn, ledger: Ledger, last_entry_id: int | None = None) ->
 
 def _unlogged_after(txn: Txn, ledger_id: int, metadata: LedgerMetadata, unlogged: Set[str]) -> frozenset[str]:
     """Return those of the bookies without their journal that may have copies of a ledger there: it is open, or was closed after the newest
-    ledger that their index has was created. A bookie flushes what it got before that (``SingleDirectoryDbLedgerStorage.flush``, 4.17)."""
+    ledger was created of which their index has an entry: a bookie flushes what came before such an entry with it, but the list of its
+    ledgers with the newest ones (``SingleDirectoryDbLedgerStorage.flush``, 4.17)."""
     kept, node = _read_bookies_row(txn), find_node(txn, ledger_path(ledger_id))
     if kept is None or node is None or metadata.state is not LedgerState.CLOSED:
         return frozenset(unlogged)

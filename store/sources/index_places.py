@@ -550,15 +550,32 @@ def read_ledger_ids(database: Path, problems: list[str], *, to_damage: bool = Fa
         return np.fromiter((key for key in keys if key >= 0), np.int64)
 
 
-def read_indexed_ledgers(bookies: Iterable[Bookie], ids: Collection[str]) -> dict[str, list[int]]:
-    """Return bookie of ``ids`` → the ledgers in its `ledgers` databases; without those whose databases cannot be read."""
-    indexed = {}
+def read_newest_ledgers(
+    bookies: Iterable[Bookie], ids: Collection[str], is_known: Callable[[int], bool]
+) -> dict[str, list[int]]:
+    """Return bookie of ``ids`` → by ledger directory, the newest known ledger of which an entry is in its index, -1 for none; without
+    bookies of which not every index can be read."""
+    newest = {}
     for bookie in merge_bookies(bookies):
         if bookie.bookie_id in ids:
             with suppress(StoreError, OSError):
-                known = read_known_ledgers(bookie)
-                indexed[bookie.bookie_id] = [] if known is None else known.tolist()
-    return indexed
+                newest[bookie.bookie_id] = [_newest_in(one.index / LOCATIONS, is_known) for one in storages_of(bookie)]
+    return newest
+
+
+def _newest_in(database: Path, is_known: Callable[[int], bool]) -> int:
+    if not is_rocksdb(database):
+        return -1
+    with open_links(database, [], to_damage=True) as opened:
+        position, ledger_id = opened.iter(), LONG_MAX
+        while True:
+            position.seek_for_prev(ledger_key(ledger_id))  # before its entries, whose keys are longer
+            position.status()
+            if not position.valid():
+                return -1
+            ledger_id = int.from_bytes(position.key()[:_LEDGER_BYTES], "big")
+            if is_known(ledger_id):
+                return ledger_id
 
 
 def read_known_ledgers(bookie: Bookie) -> Array | None:

@@ -16,6 +16,7 @@ import os
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -50,6 +51,7 @@ from pulsar_admin.store.index.build import Advance, Scanning, SeenDigests
 from pulsar_admin.store.index.unserved import index_unserved
 from pulsar_admin.store.model import coverage
 from pulsar_admin.store.model.copy_age import AsOf, find_as_of, put_as_of
+from pulsar_admin.store.model.ledgers import has_node
 from pulsar_admin.store.model.reader import open_reader
 from pulsar_admin.store.model.references import NAMING_PREFIXES, References, make_owners
 from pulsar_admin.store.names import FileKind
@@ -58,7 +60,7 @@ from pulsar_admin.store.rules.ledgers import LEDGER_RULES
 from pulsar_admin.store.scan.files import LedgerDigests
 from pulsar_admin.store.sources.bookies import files_of, foreign_ids, journal_marks, size_of
 from pulsar_admin.store.sources.given_bookies import missing_directories
-from pulsar_admin.store.sources.index_places import read_indexed_ledgers
+from pulsar_admin.store.sources.index_places import read_newest_ledgers
 from pulsar_admin.store.sources.journals import without_journal
 from pulsar_admin.store.sources.layout import Layout, is_live
 from pulsar_admin.store.sources.nodes import MetadataDirectory, iter_source_rows
@@ -265,8 +267,8 @@ def _index_state(
 def index_bookies(store: Store, txn: Txn, bookies: Sequence[Bookie], members: Collection[str] | None) -> None:
     """Write which of the imported bookies, and what of them, is not here; ``members``: as of ``index_absent_bookies``."""
     unlogged = without_journal(bookies)
-    indexed = read_indexed_ledgers(bookies, unlogged)
-    coverage.index_absent_bookies(store, txn, foreign_ids(txn, bookies), members, unlogged, indexed)
+    newest = read_newest_ledgers(bookies, unlogged, partial(has_node, txn))
+    coverage.index_absent_bookies(store, txn, foreign_ids(txn, bookies), members, unlogged, newest)
 
 
 def absent_texts(layout: Layout, absent: coverage.AbsentBookies | None) -> list[str]:
