@@ -154,6 +154,9 @@ def find_strangers(txn: Txn, bookies: Sequence[Bookie]) -> list[Stranger]:
         node.path.removeprefix(f"{COOKIES}/"): identity_of(find_cookie(node.value, node.path))
         for node in iter_nodes(txn, f"{COOKIES}/")
     }
+    if not instance_id:  # the node is lost, and the cookies in the metadata have it, too
+        instances = {str(identity[-1]) for identity in registered.values() if identity is not None and identity[-1]}
+        instance_id = instances.pop() if len(instances) == 1 else ""
     registered |= {first: identity_of(replace(now, bookie_id=first)) for first, now in iter_renamed(txn)}
     cookies = {bookie: read_bookie_cookie(bookie) for bookie in bookies}
     others = {bookie: _other_instance(cookie, instance_id) for bookie, cookie in cookies.items() if cookie is not None}

@@ -81,6 +81,8 @@ def test_a_bookie_that_lost_metadata_may_have_named_is_not_foreign(tmp_path: Pat
     write_rows(store, lambda txn: put_damage(txn, lost))
     assert are_foreign() == [False]
     assert isinstance(read_store(store, lambda reader: ClusterFacts(reader).unknown_bookies), Unknown)
+    put_node(store, "/ledgers/cookies/bk2test", f'{COOKIE.format("bk2test")}instanceId: "j"\n'.encode())
+    assert are_foreign() == [True]  # the instance id is lost, but not in this cookie
 
 
 def test_rows_of_store_json(tmp_path: Path) -> None:
