@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from pulsar_admin.store.codec.bookie import Cookie, decode_cookie
 from pulsar_admin.store.codec.ledgermetadata import COOKIES
-from pulsar_admin.store.db.audit_log import iter_changes
+from pulsar_admin.store.db.audit_log import iter_changes_at
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.storeinfo import StoreInfo
 from pulsar_admin.store.db.tree import decode_node, find_node, tree_key
@@ -114,7 +114,7 @@ def iter_renamed(txn: Txn) -> Iterator[tuple[str, Cookie]]:
     """
     ids: dict[str, str] = {}
     prefix = tree_key(f"{COOKIES}/")
-    for change in iter_changes(txn):
+    for change in iter_changes_at(txn, prefix):
         steps = [step for step in change.steps if step.database == "tree" and step.key.startswith(prefix)]
         gone = [decode_node(step.key, step.before)[0] for step in steps if step.before and step.after is None]
         made = [decode_node(step.key, step.after)[0] for step in steps if step.before is None and step.after]

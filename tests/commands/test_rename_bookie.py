@@ -90,7 +90,9 @@ def test_a_bookie_gets_another_id_and_its_disks_by_the_export(cli: Cli, tmp_path
     assert set(codes(cli, again)) - {"ledgers-gone"} <= set(before)
 
 
-def test_bookies_whose_directories_have_the_same_names_are_not_mixed_up(cli: Cli, tmp_path: Path) -> None:
+def test_bookies_whose_directories_have_the_same_names_are_not_mixed_up(
+    cli: Cli, tmp_path: Path, damages_stores: None
+) -> None:
     """As those of a StatefulSet: all but the id of their cookies is the same."""
     store = copied(CLUSTER, "crashed", tmp_path)
     ids = (OLD, "bk1test", "bk2test")
@@ -105,6 +107,7 @@ def test_bookies_whose_directories_have_the_same_names_are_not_mixed_up(cli: Cli
     for line in (f"{OLD} c:3181", "bk1test b:3181", "bk2test x:3181", "x:3181 a:3181", "c:3181 d:3181"):
         assert cli("--store", store, "bookies", "rename", *line.split()).exit_code == 0
     assert cli("--store", store, "store", "undo", "5").exit_code == 0
+    write_rows(store, lambda txn: txn.put("changes", bytes(8), b"x"))  # a damaged record hides no other
     found = read_rows(store, lambda txn: {first: now.bookie_id for first, now in iter_renamed(txn)})
     assert found == {OLD: "c:3181", "bk1test": "b:3181", "bk2test": "a:3181"}
 
