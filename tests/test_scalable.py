@@ -10,6 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 import pulsar_admin
+from pulsar_admin.store.codec.cursor import CursorInfo
 from pulsar_admin.store.codec.ledgermetadata import encode_ledger_metadata, ledger_path
 from pulsar_admin.store.codec.managedledger import ManagedLedger, encode_managed_ledger
 from pulsar_admin.store.codec.scalable import decode_scalable_topic
@@ -18,9 +19,11 @@ from pulsar_admin.store.db.tree import find_node
 from pulsar_admin.store.errors import InvalidValue, MetadataCorrupt, NamespaceNotFound, TopicNotFound, Unsupported
 from pulsar_admin.store.model.ledgers import find_metadata
 from pulsar_admin.store.model.topics import read_topic
-from pulsar_admin.store.names import managed_ledger_of_path, parse_topic
+from pulsar_admin.store.names import Position, managed_ledger_of_path, parse_topic
 from tests.conftest import Cli
 from tests.stores import copied, imported, lose_nodes, put_node, read_rows, values_of
+from tests.synthetic import MadeTopic, make_store
+from tests.why.planted import NOW_MS, Message
 from tests.worlds import GOLDEN, oracle
 
 WORLD, TOPIC, NODE = "scalable", "topic://acme/n/scal", "/topics/acme/n/scal"
@@ -494,6 +497,16 @@ def test_a_cursor_of_a_segment_that_cannot_be_read_is_told_and_counted(value: by
     assert (after["subscriptions"], after["unreadable"]) == (before["subscriptions"], 1)
     assert cli("--store", path, *told["mend"].split()[1:]).exit_code == 0
     assert cli.rows(path, "doctor --code cursor-unreadable") == []
+
+
+def test_delays_of_a_segment_beyond_a_ttl_lead_to_the_ttl_of_its_namespace(cli: Cli, tmp_path: Path) -> None:
+    name, cursors = f"segment://acme/n/scal/{SEGMENTS[3]}", {"s": CursorInfo(-1, Position(10, -1))}
+    made = MadeTopic([[Message(hours=0, due_hours=9).made(0)]], cursors=cursors)
+    store = make_store(tmp_path / "s", {name: made})
+    put_node(store, "/admin/policies/acme/n", b'{"message_ttl_in_seconds": 3600}')
+    (found,) = cli.json(store, f"--now @{NOW_MS} doctor --code delay-beyond-ttl")
+    assert found["mend"] == "pulsar-admin namespaces get-message-ttl acme/n"
+    assert cli("--store", store, *found["mend"].split()[1:]).exit_code == 0
 
 
 def test_a_segment_is_led_to_the_policies_of_its_namespace(cli: Cli, tmp_path: Path) -> None:

@@ -705,6 +705,8 @@ class TopicFacts:
         # A cursor of unknown position may be slower than all others: what it would change is not told.
         unseen = self.unseen_cursors.union(self.unreadable_cursors)
         marks = {name: mark for name, mark in self.mark_deletes.items() if name not in unseen}
+        if unseen and not marks:
+            return ()
         states = iter_quota_states(self.topic, marks, self.policies.backlog_quotas, self.now_ms)
         is_size_known = all(one.unseen_from is None for one in self.broken)
         return tuple(one for one in states if one.is_reached or (not unseen and (is_size_known or not one.is_size)))

@@ -20,7 +20,7 @@ class QuotaState(Struct, frozen=True):
 
     ``used`` and ``limit``: bytes of backlog, or for ``message_age`` milliseconds since the ledger of the backlog's
     first message was closed. ``closed_ms``: that time; None for a size, while that ledger is open, and if no
-    subscription has a backlog.
+    subscription has a backlog. ``slowest``: the name of a cursor, "" if the topic has none.
     """
 
     kind: str
@@ -49,17 +49,21 @@ def iter_quota_states(
     """Yield the state of each of ``quotas`` (by type) that has a limit, for the durable cursors of ``topic`` at
     ``mark_deletes``.
 
-    None for a system topic. Quotas of broker.conf (``backlogQuotaDefaultLimitBytes``) are not in a store.
+    None for a system topic; without a cursor, only that of a limit of 0 bytes that refuses producers. Quotas of broker.conf
+    (``backlogQuotaDefaultLimitBytes``) are not in a store.
     """
-    if not mark_deletes or topic.name.is_system:  # upstream's SystemTopic has no quotas
+    if topic.name.is_system:  # upstream's SystemTopic has no quotas
         return
-    slowest = min(mark_deletes, key=lambda name: (topic.place(mark_deletes[name]), name))
-    at = mark_deletes[slowest]
+    slowest = min(mark_deletes, key=lambda name: (topic.place(mark_deletes[name]), name), default="")
+    at = mark_deletes.get(slowest)
     # Upstream ``PersistentTopic.updateOldPositionInfo``: nothing has an age while no subscription has a backlog.
     has_backlog = any(is_subscription(name) and topic.entries_after(mark) for name, mark in mark_deletes.items())
     for kind, limit_set in quotas.items():
         quota = limit_set.quota
-        if kind == SIZE and quota.limit_size_bytes >= 0:
+        if at is None:  # a backlog of 0 bytes, with nothing to evict (upstream ``getEstimatedBacklogSize``)
+            if kind == SIZE and quota.limit_size_bytes == 0 and quota.policy != EVICTION:
+                yield QuotaState(kind, quota, limit_set.source, "", 0, 0, None, True)
+        elif kind == SIZE and quota.limit_size_bytes >= 0:
             used, limit = backlog_size_bytes(topic, at), quota.limit_size_bytes
             yield QuotaState(kind, quota, limit_set.source, slowest, used, limit, None, used >= limit)
         elif kind == AGE and quota.limit_time_seconds > 0:

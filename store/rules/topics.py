@@ -8,7 +8,7 @@ from pulsar_admin.store.errors import EntryCorrupt, EntryLogCorrupt, MetadataCor
 from pulsar_admin.store.facts import Unknown, known
 from pulsar_admin.store.facts.topics import Clocks, SubscriptionFacts, TopicFacts
 from pulsar_admin.store.model.cursors import COMPACTION_CURSOR, DEDUP_CURSOR, Intervals
-from pulsar_admin.store.names import shell_word
+from pulsar_admin.store.names import PERSISTENT, shell_word
 from pulsar_admin.store.rules.finding import Severity
 from pulsar_admin.store.rules.rule import Evidence, Rules, each_subscription, here
 from pulsar_admin.store.rules.subscriptions import quota_effect, stores_most_ranges
@@ -254,13 +254,17 @@ def _ttl_blocked(facts: SubscriptionFacts) -> Iterator[Evidence]:
 )
 @each_subscription
 def _delay_beyond_ttl(facts: SubscriptionFacts) -> Iterator[Evidence]:
-    drops = known(facts.ttl_conflict)
+    drops, name = known(facts.ttl_conflict), facts.of.topic.name
     if drops is not None:
         yield here(
             f"a TTL of {format_duration_ms(drops.ttl_seconds * 1000)} ({drops.source}) drops"
             f" {counted(drops.messages, 'delayed message')} before {plural(drops.messages, 'it is', 'they are')} due,"
             f" {drops.first[0]} first",
             {"ttl": drops.ttl_seconds, "ttlSource": drops.source, "messages": drops.messages},
+            # Pulsar takes no policies for a segment.
+            mend=None
+            if name.domain == PERSISTENT
+            else f"pulsar-admin namespaces get-message-ttl {shell_word(name.namespace)}",
         )
 
 
@@ -288,18 +292,22 @@ def _over_quota(facts: TopicFacts) -> Iterator[Evidence]:
     for state in known(facts.quotas) or ():
         if not state.is_reached:
             continue
-        size, quota = facts.backlog_size_bytes(state.slowest), state.quota
-        compact = f"pulsar-admin compaction run {shell_word(facts.where)}"
+        size, quota = facts.backlog_size_bytes(state.slowest) if state.slowest else 0, state.quota
+        mend = None
+        if state.slowest == COMPACTION_CURSOR:
+            mend = f"pulsar-admin compaction run {shell_word(facts.where)}"
+        elif not state.slowest:
+            mend = f"pulsar-admin topics get-backlog-quotas {shell_word(facts.topic.name.base)} -ap"
         if state.closed_ms is None:
             over = f"{counted(state.used, 'byte')} of backlog, {state.limit:,} allowed"
         else:
             age, limit = format_duration_ms(state.used), format_duration_ms(state.limit)
             over = f"its oldest ledger with a backlog was closed {age} ago, {limit} allowed"
         yield Evidence(
-            f"{facts.topic.name} {state.slowest}",
+            f"{facts.topic.name} {state.slowest}".rstrip(),
             f"{over}: {quota_effect(state, facts)} ({quota.policy}, {state.source})",
             {
-                "subscription": state.slowest,
+                "subscription": state.slowest or None,
                 "quota": state.kind,
                 "policy": quota.policy,
                 "source": state.source,
@@ -310,7 +318,7 @@ def _over_quota(facts: TopicFacts) -> Iterator[Evidence]:
             },
             _QUOTA_HINTS.get(state.slowest, ""),
             Severity.NOTE if state.slowest == DEDUP_CURSOR else None,
-            compact if state.slowest == COMPACTION_CURSOR else None,
+            mend,
         )
 
 
@@ -319,6 +327,7 @@ _QUOTA_HINTS = {
     "larger than what is written between two snapshots.",
     COMPACTION_CURSOR: "No subscription holds this backlog: compaction moves the cursor. Compact the topic, or raise the quota "
     "(`topics set-backlog-quota`).",
+    "": "No subscription holds a backlog, but a limit of 0 bytes is reached without one: raise the quota (`topics set-backlog-quota`).",
 }
 """What to do where no subscription's cursor is the slowest."""
 

@@ -1,5 +1,6 @@
 """Rules of topics beside what ``topics why`` says of the same store: one judge."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -183,6 +184,24 @@ def test_a_size_quota_of_0_is_one_and_a_system_topic_has_none(
         found = list(iter_quota_states(topic, {"s": Position(10, 0)}, quotas, CLOSED[1]))
     assert [(one.limit, one.is_reached) for one in found] == expected
     assert all(one.is_size and one.evicts and one.closed_ms is None and one.used == 0 for one in found)
+
+
+@pytest.mark.parametrize(
+    ("limit", "policy", "is_reached"),
+    [(0, "producer_exception", True), (0, "consumer_backlog_eviction", False), (1, "producer_exception", False)],
+)
+def test_a_size_quota_of_0_is_reached_without_a_subscription(
+    limit: int, policy: str, is_reached: bool, tmp_path: Path, cli: Cli
+) -> None:
+    """``PersistentTopic.isSizeBacklogExceeded`` (4.0.8): 0 bytes reach a limit of 0."""
+    store = make_store(tmp_path / "s", {TOPIC: MadeTopic([[Made(CREATED_MS)]])})
+    quota = {"destination_storage": {"limitSize": limit, "limitTime": -1, "policy": policy}}
+    put_node(store, "/admin/policies/public/default", json.dumps({"backlog_quota_map": quota}).encode())
+    found = cli.json(store, "doctor --code backlog-over-quota")
+    assert [row["where"] for row in found] == [f"persistent://{TOPIC}"] * is_reached
+    for row in found:
+        assert "0 bytes of backlog, 0 allowed: producers get an error" in row["message"]
+        assert cli("--store", store, *row["mend"].split()[1:]).exit_code == 0
 
 
 @pytest.mark.parametrize(
