@@ -6,18 +6,20 @@ retention still keeps, and never the last ledger.
 """
 
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from msgspec import Struct
 
 from pulsar_admin.store.codec.policies import Retention
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.errors import Corrupt, LimitExceeded, MetadataCorrupt, Unsupported
-from pulsar_admin.store.model.cursors import iter_cursor_names, read_cursor
+from pulsar_admin.store.model.cursors import COMPACTION_CURSOR, iter_cursor_names, read_cursor
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic, TopicLedger
-from pulsar_admin.store.names import Position
+from pulsar_admin.store.names import Position, TopicName
 from pulsar_admin.store.policies.in_force import BROKER_RETENTION, find_retention
+from pulsar_admin.store.policies.table import policies_by_name
+from pulsar_admin.store.policies.values import value_in_force
 
 UNKNOWN_RETENTION = Retention(-1, -1)
 """The retention assumed for unreadable policies: unlimited, so that no ledger is reported as deletable."""
@@ -71,8 +73,25 @@ def freed_ledgers(reader: EntryReader, topic: Topic, before: Positions, after: P
 
 def trimmable(reader: EntryReader, topic: Topic, now_ms: int) -> tuple[TopicLedger, ...]:
     """Return the ledgers of ``topic`` that a broker would delete at ``now_ms``: no durable cursor needs them, nor does
-    retention."""
-    return released_ledgers(topic, read_mark_deletes(reader, topic), retention_of(reader.txn, topic), now_ms)
+    retention. None if it is to be compacted for the first time, or if that is unknown."""
+    positions = read_mark_deletes(reader, topic)
+    released = released_ledgers(topic, positions, retention_of(reader.txn, topic), now_ms)
+    try:
+        return () if released and begins_compaction(reader.txn, topic.name, positions) else released
+    except MetadataCorrupt:
+        return ()
+
+
+def begins_compaction(txn: Txn, topic: TopicName, cursors: Collection[str]) -> bool:
+    """Whether a broker that loads ``topic`` first creates compaction's cursor, at the topic's beginning; raises MetadataCorrupt.
+
+    It does so if a compaction threshold applies, here also one that is no number (upstream
+    ``preCreateSubscriptionForCompactionIfNeeded``).
+    """
+    if COMPACTION_CURSOR in cursors:
+        return False
+    threshold, _ = value_in_force(txn, topic, policies_by_name()["compaction-threshold"], {})
+    return threshold is not None and (not isinstance(threshold, int) or threshold > 0)
 
 
 def released_ledgers(topic: Topic, positions: Positions, retention: Retention, now_ms: int) -> tuple[TopicLedger, ...]:

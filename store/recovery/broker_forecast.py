@@ -32,7 +32,7 @@ from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic, TopicLedger, iter_topics, read_topic
 from pulsar_admin.store.names import TopicName
 from pulsar_admin.store.policies.in_force import BROKER, find_message_ttl, find_retention
-from pulsar_admin.store.policies.retention import Positions, released_ledgers
+from pulsar_admin.store.policies.retention import Positions, begins_compaction, released_ledgers
 from pulsar_admin.store.policies.table import policies_by_name
 from pulsar_admin.store.policies.values import value_in_force
 from pulsar_admin.store.search.broker import BrokerSearch
@@ -198,10 +198,8 @@ def _forecast(reader: EntryReader, name: TopicName, now_ms: int, defaults: Broke
     in_force = find_retention(reader.txn, name)
     retention = Retention(defaults.retention_minutes, defaults.retention_mb) if in_force is None else in_force.retention
     positions = {cursor: state.mark_delete for cursor, state in cursors.items()}
-    # With a threshold, a broker first makes a cursor of compaction (``preCreateSubscriptionForCompactionIfNeeded``).
-    threshold, _ = value_in_force(reader.txn, name, policies_by_name()["compaction-threshold"], {})
-    begins_compaction = COMPACTION_CURSOR not in cursors and (threshold or 0) > 0
-    if begins_compaction:
+    is_new_to_compaction = begins_compaction(reader.txn, name, cursors)
+    if is_new_to_compaction:
         positions[COMPACTION_CURSOR] = topic.first_position
     trimmed = released_ledgers(topic, positions, retention, now_ms + 1)
     ttl = find_message_ttl(reader.txn, name)
@@ -209,7 +207,7 @@ def _forecast(reader: EntryReader, name: TopicName, now_ms: int, defaults: Broke
     moved, expires = _expired(reader, topic, cursors, ttl_seconds, now_ms)
     # Ledgers are deleted from the first on, so those deleted even without the TTL come first.
     expired = released_ledgers(topic, {**positions, **moved}, retention, now_ms + 1)[len(trimmed) :]
-    after = None if begins_compaction else _inactive_after(reader, topic, cursors, retention, defaults)
+    after = None if is_new_to_compaction else _inactive_after(reader, topic, cursors, retention, defaults)
     # Without the empty ledger at the end.
     goes = topic.ledgers[:-1] if after is not None else trimmed
     return TopicForecast(

@@ -186,6 +186,19 @@ def test_a_size_quota_of_0_is_one_and_a_system_topic_has_none(
     assert all(one.is_size and one.evicts and one.closed_ms is None and one.used == 0 for one in found)
 
 
+@pytest.mark.parametrize(("threshold", "deleted"), [(b"0", 1), (b"1000", 0), (b'"soon"', 0)])
+def test_trim_topic_keeps_what_is_to_be_compacted_first(
+    threshold: bytes, deleted: int, tmp_path: Path, cli: Cli
+) -> None:
+    """A broker with a threshold creates compaction's cursor at the beginning, before it trims."""
+    made = MadeTopic([[Made(CLOSED[0])], [Made(CLOSED[1])]], cursors={"s": CursorInfo(-1, Position(11, 0))})
+    store = make_store(tmp_path / "s", {TOPIC: made})
+    put_node(store, "/admin/policies/public/default", b'{"compaction_threshold": ' + threshold + b"}")
+    cli.on(store, f"topics trim-topic {TOPIC}").ends(0)
+    with opened(store) as reader:
+        assert len(read_topic(reader.txn, parse_topic(TOPIC)).ids) == 2 - deleted
+
+
 @pytest.mark.parametrize(
     ("limit", "policy", "is_reached"),
     [(0, "producer_exception", True), (0, "consumer_backlog_eviction", False), (1, "producer_exception", False)],
