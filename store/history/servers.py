@@ -79,14 +79,21 @@ def _stored(source: Mapping[str, Any]) -> ServerFiles | None:  # Any: JSON
     return None
 
 
+def iter_gone_texts(sources: Iterable[Mapping[str, Any]]) -> Iterator[str]:  # Any: JSON
+    """Yield a sentence on each source whose metadata was in files that are gone, or cannot be read."""
+    for source in sources:
+        if (source["kind"] == "zookeeper" and _stored(source) is None) or (
+            source["kind"] == "standalone" and find_metadata(Path(source["path"])) is None
+        ):
+            yield f"{source['path']} no longer has metadata, or cannot be read: the history was in its files"
+
+
 def _why_none(sources: Iterable[Mapping[str, Any]]) -> str:  # Any: JSON
     for source in sources:
         if source["kind"] == "ensemble":
             return f"the metadata came from the live ensemble {source['path']}: its history is in its servers' files"
-        if source["kind"] == "zookeeper" or (
-            source["kind"] == "standalone" and find_metadata(Path(source["path"])) is None
-        ):
-            return f"{source['path']} no longer has metadata, or cannot be read: the history was in its files"
+        for text in iter_gone_texts([source]):
+            return text
         if source["kind"] in ("rocksdb", "standalone"):
             return f"the metadata of {source['path']} is in RocksDB, which keeps no history, neither who wrote nor when"
     return "no ZooKeeper files are known: history is in its snapshots and transaction logs"

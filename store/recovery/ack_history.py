@@ -37,7 +37,7 @@ from pulsar_admin.store.codec.ledgermetadata import (
 from pulsar_admin.store.codec.message import decode_entry_times
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.tree import find_imported
-from pulsar_admin.store.history.servers import find_servers
+from pulsar_admin.store.history.servers import find_servers, iter_gone_texts
 from pulsar_admin.store.history.versions import Version, iter_versions
 from pulsar_admin.store.model.cursors import (
     Cursor,
@@ -383,14 +383,15 @@ class CursorHistory(Struct):
 def find_cursor_history(
     sources: Iterable[Mapping[str, Any]], places: Iterable[str], paths: Iterable[str]
 ) -> CursorHistory:  # Any: JSON
-    """Return the history of cursors from the ZooKeeper files of a store's sources and of other places; empty without such files.
+    """Return the history of cursors from the ZooKeeper files of a store's sources and of other places; without such files
+    empty, with a problem if they are gone.
 
     Raises SourceNotFound for a place without ZooKeeper's files, and as ``read_cursor_history``.
     """
     try:
         servers = find_servers(sources, places)
     except errors.Refused:
-        return CursorHistory()
+        return CursorHistory(problems=[*iter_gone_texts(sources)])
     return read_cursor_history(servers, paths)
 
 

@@ -88,3 +88,5 @@ def test_files_that_are_gone_are_no_empty_history(cli: Cli, unpacked: Path, tmp_
     for words in (["store", "history"], ["store", "diff", "--from", "0x482"], ["topics", "undelete"]):
         cli("--store", store, *words).ends(3, f"{folder} no longer has metadata")
         assert cli("--store", store, *words, "--zookeeper", unpacked).stdout
+    states = ["topics", "subscription-history", "public/default/plain", "-s", "half"]
+    assert f"{folder} no longer has metadata" in cli("--store", store, *states).stderr
