@@ -150,7 +150,7 @@ def _backlogs(found: Overview, screen: Screen) -> list[str]:
 
 def _oldest(row: Backlog) -> str:
     if row.oldest_age_ms is None:
-        return "unreadable"
+        return "unknown"
     return ("≤ " if row.oldest_source == "block" else "") + age_text(row.oldest_age_ms)
 
 

@@ -304,7 +304,7 @@ REFUSED: Texts = {
         "a position, payload or digest is null")],
 }  # fmt: skip
 SAID: Texts = {
-    overview._oldest: [((N(oldest_age_ms=None),), "unreadable")],
+    overview._oldest: [((N(oldest_age_ms=None),), "unknown")],
     printout.value_line: [(((None, "it is cut"),), "Value: not decoded: it is cut\n")],
     columns._number_text: [((1.5, "duration", False), "1.5ms")],
     columns.words_of: [(({"a": [1, 2], "b": {}},), "a 1, 2, b none")],

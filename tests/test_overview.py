@@ -101,6 +101,13 @@ def test_of_policies_that_cannot_be_read_retention_is_unknown(tmp_path: Path, cl
     assert 'kept_bytes{reason="retention-unknown"}' in cli("--store", damaged, "metrics").stdout
 
 
+def test_the_age_of_what_was_not_imported_is_unknown(tmp_path: Path, cli: Cli) -> None:
+    zookeeper = world("cluster") / "clean" / "zookeeper"
+    cli.done("--store", tmp_path / "s", "store", "import", "cluster", "--zookeeper", zookeeper)
+    rows = cli("--store", tmp_path / "s", "overview").stdout.partition("WORST BACKLOGS")[2].splitlines()
+    assert rows[1].endswith(" unknown")
+
+
 # -- the command ------------------------------------------------------------------------------------------------------
 
 
