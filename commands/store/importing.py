@@ -233,7 +233,8 @@ def render_refresh(result: object) -> str:
         lines.append(
             f"metadata: {value['nodesAdded']:,} added, {value['nodesUpdated']:,} updated, {value['nodesRemoved']:,} removed"
         )
-        lines.append(f"damaged places: {value['damagedPlaces'] + value['undecodableValues']:,}")
+        undecodable = f"; undecodable values: {value['undecodableValues']:,}" * bool(value["undecodableValues"])
+        lines.append(f"new damaged places: {value['damagedPlaces']:,}{undecodable}")
     return "\n".join(clean_text(line) for line in lines)
 
 
@@ -416,7 +417,7 @@ def cluster(
         "bk3=/copy/bk3/ledgers0,/copy/bk3/ledgers1,/copy/bk3/journal0",
         "--bookie-conf bk3.conf --root /copy/bk3",
     ],
-    output="Files, entries before and after, damaged places. Exit code 1 when anything needs a look.",
+    output="Files, entries before and after, new damaged places. Exit code 1 when anything needs a look.",
     errors=_ERRORS,
     uses=["dry_run", "spark"],
 )
@@ -444,7 +445,7 @@ def add_bookie(
 @command(
     "store add zookeeper",
     elsewhere=["/copy/zookeeper", "zk1:2181/pulsar"],
-    output="Metadata nodes, entries, damaged places. Exit code 1 when anything needs a look.",
+    output="Metadata nodes, entries, new damaged places. Exit code 1 when anything needs a look.",
     errors=_ERRORS,
     uses=["dry_run"],
 )
