@@ -275,3 +275,9 @@ def reason_of(error: Exception) -> str:
     if str(error).startswith("Exceeds the limit"):  # of int()
         return "a number has more digits than any that is meant"
     return str(error) or type(error).__name__
+
+
+def unread_text(path: object, error: OSError | StoreError) -> str:
+    """Return that a file cannot be read, and why, with its path once."""
+    why = error.message if isinstance(error, StoreError) else error.strerror or str(error)
+    return f"{path} cannot be read: {why.removeprefix(str(path)).removeprefix(' cannot be read').lstrip(': ')}"

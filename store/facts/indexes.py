@@ -27,7 +27,7 @@ from pulsar_admin.store.codec.ledgermetadata import LedgerMetadata
 from pulsar_admin.store.db.bookies import Bookie, iter_imported_bookies
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.storeinfo import StoreInfo
-from pulsar_admin.store.errors import MetadataCorrupt, Refused, StoreError
+from pulsar_admin.store.errors import MetadataCorrupt, Refused, StoreError, unread_text
 from pulsar_admin.store.files import read_file
 from pulsar_admin.store.model import coverage
 from pulsar_admin.store.model.coverage import ensemble_bookies, stripes_of
@@ -35,7 +35,7 @@ from pulsar_admin.store.names import LONG_MAX
 from pulsar_admin.store.scan.ledgers_map import read_ledger_sizes, read_ledgers_map
 from pulsar_admin.store.sources.bookies import read_bookie_directory
 from pulsar_admin.store.sources.index_places import iter_index_files, read_ledger_ids
-from pulsar_admin.store.sources.journals import iter_replayed_ledgers
+from pulsar_admin.store.sources.journals import iter_replayed_ledgers, without_journal
 from pulsar_admin.store.sources.rocksdb import is_rocksdb, open_for_reading, open_ranges
 from pulsar_admin.store.urls import fetched_from
 
@@ -141,7 +141,7 @@ def iter_log_ledgers(disk: Disk, problems: list[str]) -> Iterator[LogLedgers]:
             sizes = read_ledger_sizes(path) if sizes is None else sizes
             size_bytes = path.stat().st_size
         except (OSError, StoreError) as error:
-            problems.append(f"{path} cannot be read: {error}")
+            problems.append(unread_text(path, error))
             continue
         ledgers = np.fromiter(sizes, np.int64, len(sizes))
         counts = np.fromiter(sizes.values(), np.int64, len(sizes))
@@ -181,7 +181,8 @@ def _count_slots(path: Path) -> int:
 
 
 Indexed = Mapping[str, Array | None]
-"""Bookie id → the ledgers that its index has after a start, ascending; None where it is missing or cannot be read as a whole."""
+"""Bookie id → the ledgers that its index has after a start, ascending; None where it is missing or cannot be read as a whole, or a
+journal may add ledgers that was not imported."""
 
 
 def read_indexed(info: StoreInfo) -> dict[str, Array | None]:
@@ -190,7 +191,7 @@ def read_indexed(info: StoreInfo) -> dict[str, Array | None]:
     for bookie in iter_imported_bookies(info):
         indexed[bookie.bookie_id] = None
         with suppress(StoreError, OSError):
-            disks = read_disks(bookie)
+            disks = [] if without_journal([bookie]) else read_disks(bookie)
             if disks and not any(disk.storage is IndexKind.NONE or disk.problems for disk in disks):
                 indexed[bookie.bookie_id] = np.unique(np.concatenate([disk.ledgers for disk in disks]))
     return indexed

@@ -347,8 +347,8 @@ class _MadeOfBookies(from_ledgers.Remade, kw_only=True):
         unread = sorted(bookie for bookie, ids in read_indexed(txn.store.info).items() if ids is None)
         if unread:
             yield (
-                f"the index of {listed(unread)} was not read: ledgers that {plural(len(unread), 'it', 'they')} collected may be among those"
-                " that are rebuilt"
+                f"the index of {listed(unread)} was not read, or not with its journal: ledgers that"
+                f" {plural(len(unread), 'it', 'they')} collected may be among those that are rebuilt"
             )
 
 

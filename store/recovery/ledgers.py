@@ -256,13 +256,13 @@ def index_texts(indexed: Indexed, forgotten: Mapping[int, Sequence[str]]) -> Ite
     unread = sorted(bookie for bookie, ids in indexed.items() if ids is None)
     if len(unread) == len(indexed):
         yield (
-            "no bookie's index was read: a bookie that collected garbage since the deletion would not find these "
-            "ledgers"
+            "no bookie's index was read, or not with its journal: a bookie that collected garbage since the deletion"
+            " would not find these ledgers"
         )
     elif unread:
         yield (
-            f"the index of {listed(unread)} was not read: if {plural(len(unread), 'it', 'they')} collected garbage since the deletion,"
-            " readers would find nothing of these ledgers there"
+            f"the index of {listed(unread)} was not read, or not with its journal: if {plural(len(unread), 'it', 'they')}"
+            " collected garbage since the deletion, readers would find nothing of these ledgers there"
         )
     yield (
         "a running bookie deletes these entries in its next garbage collection (gcWaitTime, 15 minutes): export before "

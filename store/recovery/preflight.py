@@ -375,6 +375,7 @@ class _Forecast:
         self._known = known
         self._bookie = bookie
         self._problems: list[str] = []
+        self._unread: list[str] = []  # entry logs
         self._met: list[StartFact] = []
         self._held = self._lost = 0
         self._held_bytes = self._lost_bytes = 0
@@ -395,12 +396,14 @@ class _Forecast:
             self._problems += disk.problems
             sums.see(disk.ledgers)
             sums.add(*self._disk(disk))
+        self._problems += self._unread
         self._problems += _missing_logs(self._known, self._bookie, disks)
         told = {fault.code for fault in faults}
         faults += [fault for fault in map(fault_of, self._met) if fault.code not in told]
         lost = LedgerLoss(self._lost, self._entries, self._lost_bytes)
-        # Where no log could be read there are no bytes to compare, so ledgers are.
-        part, whole = (self._lost_bytes, self._held_bytes) if self._held_bytes else (self._lost, self._held)
+        # Without the bytes of all logs, ledgers are compared: those of an unread log may be all that is kept.
+        is_whole = self._held_bytes and not self._unread
+        part, whole = (self._lost_bytes, self._held_bytes) if is_whole else (self._lost, self._held)
         return BookieForecast(
             self._bookie.name,
             ", ".join(dict.fromkeys(disk.storage for disk in disks)) or IndexKind.NONE,
@@ -425,7 +428,7 @@ class _Forecast:
         lost = ~self._known.has(disk.ledgers)
         sizes = np.zeros(len(disk.ledgers), np.int64)
         strays = _Tally()
-        for log in iter_log_ledgers(disk, self._problems):
+        for log in iter_log_ledgers(disk, self._unread):
             indexed = is_among(disk.ledgers, log.ledgers)
             at = np.searchsorted(disk.ledgers, log.ledgers[indexed])
             sizes[at] += log.bytes[indexed]
@@ -452,7 +455,7 @@ class _Forecast:
 
     def _disk_without_index(self, disk: Disk) -> tuple[Array, Array]:
         tally = _Tally()
-        for log in iter_log_ledgers(disk, self._problems):
+        for log in iter_log_ledgers(disk, self._unread):
             tally.add(log.ledgers, log.bytes)
             self._add_log(log, 0)
         ledgers, sizes = tally.ledgers, tally.bytes

@@ -29,7 +29,7 @@ from pulsar_admin.store.db.bookies import Bookie, iter_renamed
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.files import iter_incompleteness
 from pulsar_admin.store.db.tree import find_node, iter_nodes
-from pulsar_admin.store.errors import MetadataCorrupt, StoreError, Unsupported
+from pulsar_admin.store.errors import MetadataCorrupt, StoreError, Unsupported, unread_text
 from pulsar_admin.store.files import read_file, why_no_file
 from pulsar_admin.store.names import FileKind
 
@@ -292,7 +292,7 @@ def read_marks(bookie: Bookie, problems: list[str]) -> dict[Path, LogMark]:
             try:
                 positions += [decode_last_mark(read_file(file), str(file))] if file.is_file() else []
             except (OSError, MetadataCorrupt) as error:
-                problems.append(f"{file} cannot be read: {error}")
+                problems.append(unread_text(file, error))
         marks[path] = max(positions)
     return marks
 

@@ -18,7 +18,7 @@ from pulsar_admin.store.codec.bookie import LAST_MARK_FILE, PUT_ASIDE, LogMark
 from pulsar_admin.store.codec.buffer import Bytes, written_end
 from pulsar_admin.store.codec.entry import RECORD_MAX_BYTES
 from pulsar_admin.store.db.bookies import Bookie, merge_bookies
-from pulsar_admin.store.errors import StoreError
+from pulsar_admin.store.errors import StoreError, unread_text
 from pulsar_admin.store.files import open_file
 from pulsar_admin.store.sources.bookies import (
     read_bookie_cookie,
@@ -64,7 +64,7 @@ def _iter_replayed(bookie: Bookie, problems: list[str]) -> Iterator[tuple[int, i
                 try:
                     yield from _iter_records(path, mark.offset if journal_id == mark.journal_id else 0)
                 except (OSError, StoreError) as error:
-                    problems.append(f"{path} cannot be read: {error}")
+                    problems.append(unread_text(path, error))
 
 
 def find_replay_end(path: Path, offset: int) -> int:

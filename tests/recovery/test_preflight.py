@@ -1,7 +1,9 @@
 """What bookies would delete, against a count over their RocksDB and entry logs that shares no code with the forecast."""
 
+import os
 import shutil
 import struct
+import tempfile
 from pathlib import Path
 from pkgutil import resolve_name
 
@@ -134,6 +136,27 @@ def test_max_loss(cli: Cli) -> None:
     assert cli(*words, "--no-metadata", "--max-loss", "100").exit_code == 0
     assert cli(*words, "--zookeeper", root / "zookeeper", "--max-loss", "50").exit_code == 0
     assert cli(*words, "--no-metadata", "--max-loss", "101").exit_code == 2
+
+
+def test_what_is_in_a_log_that_cannot_be_read_is_not_lost(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    user = os.geteuid()
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o777)
+        monkeypatch.setattr(tempfile, "tempdir", folder)
+        root = scratch_copy("cluster", "crashed", Path(folder))
+        current = root / "bookkeeper0" / "current"
+        zookeeper = scratch_copy("cluster", "clean", Path(folder, "before")) / "zookeeper"
+        assert preflight(cli, root, "--zookeeper", zookeeper)["bookies"][0]["problems"] == []  # and all is imported
+        (current / "0.log").chmod(0)
+        (current / "lastMark").write_bytes(b"x")
+        try:
+            if not user:
+                os.seteuid(65534)  # root may read everything
+            row = preflight(cli, root, "--zookeeper", zookeeper)["bookies"][0]
+        finally:
+            os.seteuid(user)
+    assert row["percent"] == pytest.approx(100 * row["loses"]["ledgers"] / row["holds"]["ledgers"])
+    assert [text.count(str(current)) for text in row["problems"] if "cannot be read: " in text] == [1, 1, 1]
 
 
 def test_a_bookie_that_has_no_index_loses_its_logs(cli: Cli, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """``store recover`` at level B: the metadata that a real ZooKeeper had earlier, put back under the bookies of later, and rolled forward."""
 
 import json
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -126,7 +127,7 @@ def test_what_a_bookie_collected_as_garbage_meanwhile_is_told(tmp_path: Path, cl
         copy_tree(world(CLUSTER) / "clean" / current.relative_to(folder), current)
         apply_values(current / "ledgers", {one.to_bytes(8, "big"): None for one in young})
         for journal in current.glob("*.txn"):
-            journal.unlink()  # which would be replayed
+            os.truncate(journal, 512)  # to its header: the rest would be replayed
     zookeeper = folder / "zookeeper"
     zookeeper.symlink_to(world(CLUSTER) / "clean" / "zookeeper")
     assert cli("--store", store, "store", "import", "standalone", folder).exit_code in (0, 1)
