@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from array import array
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from itertools import chain, compress, islice
@@ -15,7 +16,7 @@ from msgspec import Struct
 
 from pulsar_admin.store.codec import ledgermetadata
 from pulsar_admin.store.db import blocks
-from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.db.environment import Txn, once
 from pulsar_admin.store.db.files import Damage, iter_damage
 from pulsar_admin.store.db.tree import find_node, path_of_key, plain_value, tree_key
 from pulsar_admin.store.errors import IndexCorrupt, LedgerNotFound, MetadataCorrupt, StoreError, Unsupported
@@ -237,7 +238,7 @@ def read_ledger(txn: Txn, ledger_id: int) -> Ledger:
     """Return the ledger; raises LedgerNotFound when neither metadata nor entries know it."""
     ledger = find_ledger(txn, ledger_id)
     if ledger is None:
-        damaged = sum(1 for one in iter_damage(txn) if one.ledger_id == ledger_id)
+        damaged = _count_damaged(txn)[ledger_id]
         raise LedgerNotFound(
             f"ledger {ledger_id} is not in the metadata, and no entry is good: {damaged:,} records of it have a wrong digest"
             if damaged
@@ -301,6 +302,12 @@ def _hint_where(txn: Txn, ledger_id: int) -> str:
     if is_in_tiered_storage(txn, ledger_id):
         return "it is in tiered storage; import it: pulsar-admin store add offload DIR|URL"
     return "list ledgers with: pulsar-admin ledgers list"
+
+
+@once
+def _count_damaged(txn: Txn) -> Counter[int]:
+    """Return ledger → its damaged records; read once, as thousands of lost ledgers may be asked for."""
+    return Counter(damage.ledger_id for damage in iter_damage(txn))
 
 
 def is_in_tiered_storage(txn: Txn, ledger_id: int) -> bool:
