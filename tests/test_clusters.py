@@ -14,12 +14,13 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from pulsar_admin.store.codec.bookie import decode_cookie
+from pulsar_admin.store.codec.bookie import decode_cookie, encode_cookie
 from pulsar_admin.store.codec.dbledger import ledger_key
 from pulsar_admin.store.codec.digest import DigestType
 from pulsar_admin.store.codec.entry import Entry
 from pulsar_admin.store.codec.ledgermetadata import closed_ledger, encode_ledger_metadata, ledger_path
 from pulsar_admin.store.db.blocks import Block
+from pulsar_admin.store.db.bookies import Bookie
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.db.export_intent import put_exported_zxid
 from pulsar_admin.store.db.files import LogFile, iter_logs
@@ -28,6 +29,7 @@ from pulsar_admin.store.errors import MissingComponent, SourceNotFound
 from pulsar_admin.store.index import build
 from pulsar_admin.store.model.coverage import unseen_places
 from pulsar_admin.store.scan.sources import ListedObject
+from pulsar_admin.store.sources.index_places import read_newest_ledgers
 from tests.conftest import Cli, CliResult
 from tests.encoders import encode_entry
 from tests.fake_zookeeper import FakeZooKeeper, Znode
@@ -383,6 +385,25 @@ def test_a_ledger_that_came_during_a_flush_does_not_say_that_earlier_ones_were_f
     copy_tree(database, own / "ledgers")
     apply_values(own / "ledgers", {ledger_key(newest): max(rocksdb_rows(database).items())[1]})
     assert import_unknown(tmp_path / "late") == before
+
+
+def test_of_each_directory_the_newest_ledger_with_an_entry_counts(tmp_path: Path) -> None:
+    """Each directory is flushed on its own, and ledgers that the metadata does not know have no time."""
+    source = world("cluster") / "crashed" / "bookkeeper1" / "current"
+    places = [tmp_path / name / "current" for name in ("a", "b")]
+    cookie = decode_cookie((source / "VERSION").read_bytes(), "")
+    rows = rocksdb_rows(source / "locations")
+    ids = sorted({int.from_bytes(key[:8], "big") for key in rows})
+    for place in places:
+        copy_tree(source / "locations", place / "locations")
+        (place / "VERSION").write_bytes(
+            encode_cookie(replace(cookie, ledger_dirs=tuple(str(one.parent) for one in places)))
+        )
+    apply_values(places[1] / "locations", {key: None for key in rows if key >= ledger_key(ids[5])})
+    one = Bookie("bk1test", tuple(places), ())
+    assert read_newest_ledgers([one], {"bk1test"}, lambda _: True) == {"bk1test": [ids[-1], ids[4]]}
+    assert read_newest_ledgers([one], {"bk1test"}, {ids[3], ids[7]}.__contains__) == {"bk1test": [ids[7], ids[3]]}
+    assert read_newest_ledgers([one], {"bk1test"}, lambda _: False) == {"bk1test": [-1, -1]}
 
 
 def test_journal_directories_of_one_bookie_come_one_after_the_other_in_any_order(tmp_path: Path, cli: Cli) -> None:

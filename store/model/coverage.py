@@ -253,9 +253,7 @@ class _BookiesRow(NamedTuple):
     unknown: tuple[str, ...] | None
     unlogged: tuple[str, ...] | None  # None: a version wrote the row that did not look at journals
     disks: tuple[str, ...]  # those of ``unlogged`` of which a journal directory was not given
-    flushed_ms: Mapping[
-        str, int
-    ]  # of ``unlogged``: when the newest ledger was created of which their index has an entry
+    flushed_ms: Mapping[str, int]  # of ``unlogged``: when the newest ledger in their index with an entry was created
 
 
 @once
