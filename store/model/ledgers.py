@@ -21,6 +21,7 @@ from pulsar_admin.store.db.files import Damage, iter_damage
 from pulsar_admin.store.db.tree import find_node, path_of_key, plain_value, tree_key
 from pulsar_admin.store.errors import IndexCorrupt, LedgerNotFound, MetadataCorrupt, StoreError, Unsupported
 from pulsar_admin.store.names import INT_MAX, parse_owner
+from pulsar_admin.store.wording import counted, plural
 
 if TYPE_CHECKING:
     import numpy as np
@@ -240,7 +241,8 @@ def read_ledger(txn: Txn, ledger_id: int) -> Ledger:
     if ledger is None:
         damaged = _count_damaged(txn)[ledger_id]
         raise LedgerNotFound(
-            f"ledger {ledger_id} is not in the metadata, and no entry is good: {damaged:,} records of it have a wrong digest"
+            f"ledger {ledger_id} is not in the metadata, and no entry is good: {counted(damaged, 'record')} of it"
+            f" {plural(damaged, 'has', 'have')} a wrong digest"
             if damaged
             else f"ledger {ledger_id} is neither in the metadata nor in any entry log",
             ledgerId=ledger_id,

@@ -316,7 +316,8 @@ def _unreadable(txn: Txn) -> Iterator[str]:
     if ids:
         yield (
             f"{counted(len(ids), 'ledger')} ({listed(ids)}) {plural(len(ids), 'gets', 'get')} no metadata, because no entry has a right "
-            "digest: bookies delete what is left. Keep a copy of their disks"
+            f"digest: bookies delete what is left, unless {plural(len(ids), 'the id itself is', 'the ids themselves are')} damaged. "
+            "Keep a copy of their disks"
         )
 
 
