@@ -17,6 +17,8 @@ from pulsar_admin.store.wording import Answer
 
 EVENTS = "__change_events"
 """The topic that holds a namespace's topic policies."""
+_SNAPSHOT = "__transaction_buffer_snapshot"
+_EVENT_TOPICS = {EVENTS, _SNAPSHOT, f"{_SNAPSHOT}_segments", f"{_SNAPSHOT}_indexes"}
 TRANSACTION_LOG_PREFIX, PENDING_ACK_SUFFIX = "__transaction_log_", "__transaction_pending_ack"
 PARTITION_SUFFIX = "-partition-"
 MANAGED_LEDGERS = "/managed-ledgers"
@@ -344,7 +346,7 @@ class TopicName(Answer, frozen=True, order=True):
             "__" not in self.local_name and self.namespace.tenant != "pulsar"
         ):  # nearly all; there may be a million topics
             return False
-        return self.is_of_transactions or self.base.local_name.startswith((EVENTS, "__transaction_buffer_snapshot"))
+        return self.is_of_transactions or self.base.local_name in _EVENT_TOPICS
 
     @property
     def is_of_transactions(self) -> bool:

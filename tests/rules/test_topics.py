@@ -223,6 +223,7 @@ def test_a_size_quota_of_0_is_reached_without_a_subscription(
         ("t", "s", 0),
         ("__change_events", "__compaction", 2),
         ("__change_events", "", 0),
+        ("__change_events_of_mine", "s", 0),
         ("t-s__transaction_pending_ack", "p", 2),
     ],
 )
