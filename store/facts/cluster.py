@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from msgspec import Struct
 
-from pulsar_admin.store.codec.ledgermetadata import LAYOUT
+from pulsar_admin.store.codec.ledgermetadata import INSTANCE_ID, LAYOUT
 from pulsar_admin.store.db.bookies import UNFINISHED, iter_imported_bookies
 from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.files import iter_incompleteness, iter_log_ends, iter_not_needed
@@ -46,6 +46,7 @@ from pulsar_admin.store.model.nodes import iter_other_ledgers
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import iter_topics, read_topic
 from pulsar_admin.store.names import TopicName
+from pulsar_admin.store.sources.bookies import read_bookie_cookie
 from pulsar_admin.store.sources.roots import stored_roots
 
 if TYPE_CHECKING:
@@ -218,6 +219,18 @@ class ClusterFacts:
         names = None if self.is_incomplete else find_unknown_bookies(self.reader.txn)
         why = "there is no metadata, it is incomplete, or no cookie says which bookies these are"
         return Unknown(why) if names is None else names
+
+    @fact
+    def own_cookies(self) -> set[str]:
+        """The imported bookies whose cookies have the metadata's instance id: they are of this cluster."""
+        node, own = find_node(self.reader.txn, INSTANCE_ID), set[str]()
+        instance_id = "" if node is None else node.value.decode("utf-8", "replace").strip()
+        for bookie in iter_imported_bookies(self.store.info):
+            with suppress(OSError):
+                cookie = read_bookie_cookie(bookie)
+                if cookie is not None and instance_id and cookie.instance_id == instance_id:
+                    own.add(bookie.bookie_id)
+        return own
 
     @fact
     def has_bookkeeper(self) -> bool | Unknown:

@@ -20,7 +20,7 @@ CLUSTER_RULES = Rules[ClusterFacts]()
     Severity.CRITICAL,
     "The metadata knows nothing of an imported bookie",
     "Neither a cookie nor the ensemble of a ledger names it. Metadata and disks belong to different clusters, or the "
-    "metadata is new.",
+    "metadata is new, or older than the bookie.",
     "The bookie refuses to start (InvalidCookieException). With a new cookie it deletes all its entries.",
     "pulsar-admin store ls /ledgers/cookies",
     "Import the metadata that the bookie's `bookkeeper.conf` names (`metadataServiceUri`) into a store of its own; of a ZooKeeper "
@@ -31,10 +31,12 @@ CLUSTER_RULES = Rules[ClusterFacts]()
 )
 def _unknown_bookies(facts: ClusterFacts) -> Iterator[Evidence]:
     for bookie in known(facts.unknown_bookies) or ():
+        why = "it belongs to another cluster, or to another part of this ZooKeeper"
+        if bookie in facts.own_cookies:
+            why = "it has the same instance id, so this metadata is older than it, or lost these nodes"
         yield Evidence(
             f"bookie {bookie}",
-            "the metadata does not name it, neither in a cookie nor in the ensemble of a ledger: it belongs to another "
-            "cluster, or to another part of this ZooKeeper",
+            f"the metadata does not name it, neither in a cookie nor in the ensemble of a ledger: {why}",
             {"bookie": bookie},
         )
 

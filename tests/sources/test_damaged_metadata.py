@@ -248,10 +248,16 @@ def test_a_bookie_that_the_metadata_does_not_know_is_a_critical(disks: Path, tmp
     zookeeper = write_files(tmp_path / "zk", new)
     assert cli("--store", tmp_path / "s", "store", "import", "cluster", "--zookeeper", zookeeper, *words).exit_code == 1
     assert findings(tmp_path / "s", cli)["bookie-unknown"] == "critical"
-    assert cli("--store", tmp_path / "s", "doctor").exit_code == 1
+    assert "belongs to another cluster" in cli("--store", tmp_path / "s", "doctor").ends(1).stdout
     whole = write_files(tmp_path / "whole", of_cluster())
     assert cli("--store", tmp_path / "t", "store", "import", "cluster", "--zookeeper", whole, *words).exit_code == 0
     assert findings(tmp_path / "t", cli).keys().isdisjoint({"bookie-unknown", "bookkeeper-metadata-absent"})
+    for file in disks.rglob("VERSION"):
+        file.write_text(file.read_text() + 'instanceId: "one"\n')
+    older = write_files(tmp_path / "older", [*new, new[-1]._replace(path="/ledgers/INSTANCEID", data=b"one")])
+    assert cli("--store", tmp_path / "u", "store", "import", "cluster", "--zookeeper", older, *words).exit_code == 1
+    found = cli("--store", tmp_path / "u", "doctor", "--code", "bookie-unknown").ends(1)
+    assert "this metadata is older than it" in found.stdout
 
 
 def test_metadata_without_bookkeepers_part_is_a_critical(tmp_path: Path, cli: Cli) -> None:
