@@ -98,7 +98,7 @@ def judge_store(
             yield from BACKLOGS_LEFT_OUT.judge(budget)
 
 
-_CHANGES = re.compile(r" ledgers forget | reset-cursor |-partitioned-topic |-missed-partitions ")
+_CHANGES = re.compile(r" ledgers forget | reset-cursor | topics delete |-partitioned-topic |-missed-partitions ")
 """In commands that give up, create or delete what may be there, or move a cursor that may be elsewhere."""
 
 
