@@ -24,12 +24,11 @@ from pulsar_admin.store.model.ledgers import find_metadata
 from pulsar_admin.store.names import Position, parse_topic
 from pulsar_admin.store.rules import subscriptions
 from pulsar_admin.store.sources.roots import Roots
-from tests.altering import alter, raw_rows
 from tests.conftest import Cli
 from tests.cures import curing
 from tests.cures.curing import put_values, told
 from tests.deep import deep_but_for
-from tests.stores import apply_values, change_value, copied, imported, lose_nodes, put_node, read_rows, write_rows
+from tests.stores import apply_values, change_value, copied, imported, lose_nodes, read_rows, write_rows
 from tests.worlds import CLUSTER, copy_tree, world
 
 Json = Any  # a JSON value
@@ -218,12 +217,11 @@ def test_a_scalable_topic_created_over_its_lost_segments_is_warned_of(cli: Cli, 
 @pytest.mark.usefixtures("damages_stores")
 def test_a_damaged_row_elsewhere_refuses_nothing_that_is_created(cli: Cli, store: Path) -> None:
     long = path_of("acme/secure/" + 500 * "x")
-    put_node(store, long, b"")
-    (row,) = (row for row in raw_rows(store) if (row.database, row.key) == ("tree", tree_key(long)))
-    alter(store, row, 5, 1)
+    write_rows(store, lambda txn: txn.put("tree", tree_key(long), b"damaged"))
     for line in ("topics create public/default/new", "namespaces create acme/new"):
         (warning,) = cli.json(store, f"{line} --dry-run")["warnings"]
-        assert warning.startswith("whether data of a lost topic of that name remain is unknown: the row "), line
+        assert warning.startswith("whether data of a lost topic of that name remain is unknown: the row of"), line
+    write_rows(store, lambda txn: txn.delete("tree", tree_key(long)))  # its digest fits: no screen goes on past it
 
 
 @pytest.mark.usefixtures("damages_stores")
