@@ -280,3 +280,7 @@ def test_what_exists_and_cannot_be_read_is_not_forgotten(tmp_path: Path, cli: Cl
         answer = cli("--store", path, "store", "refresh", *how).ends(1, f"{journal} exists but cannot be read")
         assert not {"forgotten", "gone", "LOST"} & {line.split()[0] for line in answer.stdout.splitlines()}
     assert contents_of(path) == before
+    (tmp_path / journal.name).rename(journal)
+    (source / "bookkeeper" / "current" / "0.log").unlink()
+    refused = cli("--store", path, "store", "refresh", "--forget").ends(6, "look at the permissions")
+    assert "--forget" not in refused.stderr

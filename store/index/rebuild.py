@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from pulsar_admin.store.db.blocks import ledger_key, ledger_of_key
 from pulsar_admin.store.db.copies import are_copies_taken_over, has_copies, iter_all_copies, take_copies
-from pulsar_admin.store.db.entry_files import file_state
+from pulsar_admin.store.db.entry_files import FileState, file_state
 from pulsar_admin.store.db.environment import Store, Txn, create_store, open_store
 from pulsar_admin.store.db.files import (
     METADATA_FILE_ID,
@@ -79,10 +79,13 @@ def check_files(store: Store, logs: Sequence[LogFile]) -> None:
     """Raise SourceChanged unless every file can be read and is the imported one, which may have grown."""
     states = [(log, file_state(log, store.path, asks=True)) for log in logs]
     lost = [f"{log.locate(store.path)} ({state})" for log, state in states if not state.holds_the_imported]
+    hint = "restore them, or continue without them: pulsar-admin store refresh --forget"
+    if any(state is FileState.UNREADABLE for _, state in states):
+        hint = "look at the permissions and at the disk of those that are unreadable, then repeat the command"
     if lost:
         raise SourceChanged(
             f"{len(lost):,} of {counted(len(states), 'file')} cannot be indexed again: {listed(lost, 3)}",
-            hint="restore them, or continue without them: pulsar-admin store refresh --forget",
+            hint=hint,
             files=lost,
         )
 
