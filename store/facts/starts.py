@@ -272,8 +272,10 @@ def _stop(path: Path, start: int, keys: dict[int, bytes]) -> tuple[int, str]:
             return find_stop(data, start or header.header_bytes, header.version, keys)
     except Unsupported:
         raise
-    except (StoreError, OSError) as error:
-        return 0, str(error)
+    except OSError as error:
+        return 0, error.strerror or str(error)
+    except StoreError as error:
+        return 0, error.message
 
 
 def _file_facts(bookie: Bookie) -> Iterator[StartFact]:
