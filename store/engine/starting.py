@@ -3,6 +3,7 @@
 import multiprocessing
 import signal
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from multiprocessing import forkserver, resource_tracker
@@ -56,12 +57,15 @@ def fork_process(target: Callable[..., None]) -> tuple[Connection, Any]:
 @contextmanager
 def _without_interrupts() -> Iterator[None]:
     """Start the server from which processes are forked with SIGINT blocked, which they inherit; SIGINT is delayed here
-    meanwhile.
+    meanwhile: of a process that is forked and gets no arguments, Python prints a traceback.
 
     Raises NotWritable if its socket cannot be made: a system allows about 100 bytes for a socket's path.
     """
     resource_tracker.ensure_running()  # it would unblock the signal
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    before, came = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT}), list[int]()
+    is_main = threading.current_thread() is threading.main_thread()
+    # Another thread, which does not block it, gets it for the main one.
+    handler = signal.signal(signal.SIGINT, lambda number, frame: came.append(number)) if is_main else None
     try:
         try:
             forkserver.ensure_running()
@@ -74,4 +78,8 @@ def _without_interrupts() -> Iterator[None]:
             ) from error
         yield
     finally:
+        if handler is not None:
+            signal.signal(signal.SIGINT, handler)
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        if came:
+            signal.raise_signal(signal.SIGINT)

@@ -6,10 +6,13 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
 import pytest
+
+from pulsar_admin.store.engine.starting import _without_interrupts
 
 SLOWLY = """
 import sys
@@ -98,6 +101,26 @@ def test_ctrl_c_ends_cleanly(demo_store: Path, tmp_path: Path, words: tuple[str,
     stopped = "check: stopped after [0-9,]+ of [0-9,]+ bytes; the same command starts again"
     assert re.search(rf"warning: {stopped}\nerror: interrupted\n$", said), said
     assert _none_left(running.pid), _session_of(running.pid)
+
+
+def test_an_interrupt_that_another_thread_gets_waits_until_a_process_has_started() -> None:
+    started, done = threading.Event(), []
+
+    def interrupt() -> None:
+        started.wait()
+        signal.raise_signal(signal.SIGINT)
+
+    def start() -> None:
+        with _without_interrupts():
+            started.set()
+            other.join()
+            done.append("start")
+
+    other = threading.Thread(target=interrupt)
+    other.start()
+    with pytest.raises(KeyboardInterrupt):
+        start()
+    assert done == ["start"]
 
 
 @pytest.mark.spark
