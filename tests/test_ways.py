@@ -65,8 +65,10 @@ def test_a_reset_passes_twelve_modules_to_its_step(place: list[str]) -> None:
     ways: list[set[str]] = []
 
     def watch(frame: FrameType, event: str, value: object) -> None:
+        if event != "call":  # the locals of a frame that ends kill Python 3.13.0
+            return
         requests = (type(one).__name__ == "ResetRequest" for one in frame.f_locals.values())
-        if event == "call" and (frame.f_code.co_name == "put_value_step" or any(requests)):
+        if frame.f_code.co_name == "put_value_step" or any(requests):
             ways.append(modules_of(frame))
 
     command = [
