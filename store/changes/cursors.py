@@ -205,11 +205,11 @@ def find_unseen_end(txn: Txn, topic: Topic) -> Refused | None:
     from pulsar_admin.store.model.broken import end_unseen
     from pulsar_admin.store.model.coverage import bring_hint
 
-    ledger_id = topic.ledgers[-1].ledger_id
     first, places = end_unseen(txn, topic.ledgers[-1])
-    text = f"{', '.join(places)}, not imported, may have more of ledger {ledger_id} from entry {first} on"
     if not places:
         return None
+    ledger_id = topic.ledgers[-1].ledger_id
+    text = f"{', '.join(places)}, not imported, may have more of ledger {ledger_id} from entry {first} on"
     return Refused(f"where {topic.name} ends is unknown: {text}", hint=bring_hint(places), topic=str(topic.name))
 
 

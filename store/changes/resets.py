@@ -213,9 +213,8 @@ def _ledgers_text(topic: Topic, target: Position) -> str:
 
 def ttl_warnings(reader: EntryReader, topic: Topic, cursor: Cursor, state: CursorState, now_ms: int) -> tuple[str, ...]:
     """Return warnings that the TTL in force would expire entries that a cursor in ``state`` still has to deliver."""
-    if (
-        is_own(cursor.name) or topic.name.is_system
-    ):  # brokers expire nothing of it (``PersistentTopic.checkMessageExpiry``)
+    # Brokers expire nothing of these (``PersistentTopic.checkMessageExpiry``, ``SystemTopic``).
+    if is_own(cursor.name) or topic.name.is_system:
         return ()
     try:
         ttl = find_message_ttl(reader.txn, topic.name)

@@ -499,9 +499,11 @@ def read_coverage(txn: Txn, ledger: Ledger, last_entry_id: int | None = None) ->
 
 
 def _unlogged_after(txn: Txn, ledger_id: int, metadata: LedgerMetadata, unlogged: Set[str]) -> frozenset[str]:
-    """Return those of the bookies without their journal that may have copies of a ledger there: it is open, or was closed after the newest
-    ledger was created of which their index has an entry: a bookie flushes what came before such an entry with it, but the list of its
-    ledgers with the newest ones (``SingleDirectoryDbLedgerStorage.flush``, 4.17)."""
+    """Return those of the bookies without their journal that may have copies of a ledger there.
+
+    They may if the ledger is open, or was closed after the newest ledger of which their index has an entry was created: with that entry a
+    bookie flushed all that came before it (``SingleDirectoryDbLedgerStorage.flush``, 4.17).
+    """
     kept, node = _read_bookies_row(txn), find_node(txn, ledger_path(ledger_id))
     if kept is None or node is None or metadata.state is not LedgerState.CLOSED:
         return frozenset(unlogged)
