@@ -256,11 +256,17 @@ class _Teller:
         others = [one for one, position in self._facts.keeping.items() if position < end and one != name]
         also = f", and so do {listed(others)}" if others else ""
         kind = "Subscription" if is_consumed(name) else "Cursor"
+        needed = f"{counted(len(ledgers), 'ledger')}{also}"
+        text = f"{kind} {name} of {self._topic.name}, at {at}, still needs {needed}."
+        command = f"pulsar-admin topics why {shell_word(self._topic.name)} -s {shell_word(name)}"
+        if name not in dict(self._facts.cursor_readings):
+            text = (
+                f"A broker that loads {self._topic.name}, which is to be compacted, first creates its cursor {name} at the "
+                f"beginning; that cursor needs {needed} until the topic is compacted."
+            )
+            command = f"pulsar-admin compaction status {shell_word(self._topic.name)}"
         return Reason(
-            holders.CURSOR,
-            f"{kind} {name} of {self._topic.name}, at {at}, still needs {counted(len(ledgers), 'ledger')}{also}.",
-            {**evidence, "subscription": name, "markDelete": str(at), "others": others},
-            f"pulsar-admin topics why {shell_word(self._topic.name)} -s {shell_word(name)}",
+            holders.CURSOR, text, {**evidence, "subscription": name, "markDelete": str(at), "others": others}, command
         )
 
     def _retention(self, ledgers: list[TopicLedger], evidence: dict[str, Any]) -> Reason:

@@ -17,7 +17,7 @@ from pulsar_admin.store.model.cursors import backlog_entries, is_consumed
 from pulsar_admin.store.model.topics import rank_of, read_open_size
 from pulsar_admin.store.names import PERSISTENT, NamespaceName, TopicName
 from pulsar_admin.store.policies.in_force import find_common
-from pulsar_admin.store.policies.retention import consumed_by, count_let_go
+from pulsar_admin.store.policies.retention import begins_compaction, consumed_by, count_let_go
 from pulsar_admin.store.wording import Answer
 
 
@@ -163,7 +163,7 @@ class PlainTopics:
             consumed, slowest = consumed_by(ranks, places)
             released = 0
             if consumed:
-                retention = None if name.is_system else self._find_retention(name.namespace)
+                retention = None if name.is_system else self._find_retention(name)
                 if retention is None:
                     return None
                 closed = [(size_bytes, closed_ms) for _, _, size_bytes, closed_ms in ledgers]
@@ -172,9 +172,12 @@ class PlainTopics:
             blockers = tuple(_iter_blockers(where, sizes, ranks, [*places.values()], needs))
         return TopicNumbers(name, where, len(ids), total, sum(sizes), [*places], 0, backlogs, None, blockers)
 
-    def _find_retention(self, namespace: NamespaceName) -> Retention | None:
-        """Return the retention in force for all topics of ``namespace``, None where some set their own, or policies cannot be read."""
-        if self._retention is None or self._retention[0] != namespace:
-            common = find_common(self._txn, namespace)
-            self._retention = namespace, None if common is None else common.applied_retention.retention
+    def _find_retention(self, name: TopicName) -> Retention | None:
+        """Return the retention in force for all topics of the namespace of ``name``, None where some set their own, all are to be
+        compacted, or policies cannot be read."""
+        if self._retention is None or self._retention[0] != name.namespace:
+            common = find_common(self._txn, name.namespace)
+            if common is not None and begins_compaction(self._txn, name, ()):
+                common = None
+            self._retention = name.namespace, None if common is None else common.applied_retention.retention
         return self._retention[1]

@@ -56,7 +56,7 @@ from pulsar_admin.store.names import (
 from pulsar_admin.store.policies.events import PolicyEvents, event_topics, find_policy_events
 from pulsar_admin.store.policies.in_force import MessageTtl, PoliciesInForce, find_delivery, may_delay, read_in_force
 from pulsar_admin.store.policies.quotas import QuotaState, iter_quota_states
-from pulsar_admin.store.policies.retention import UNKNOWN_RETENTION, consumed_ledgers, count_released
+from pulsar_admin.store.policies.retention import UNKNOWN_RETENTION, begins_compaction, consumed_ledgers, count_released
 from pulsar_admin.store.policies.table import POLICIES
 from pulsar_admin.store.policies.values import value_in_force
 
@@ -650,8 +650,16 @@ class TopicFacts:
 
     @fact
     def keeping(self) -> Mapping[str, Position]:
-        """Cursor name → the position after which it keeps ledgers; a cursor that cannot be read keeps all ledgers."""
-        return dict.fromkeys(self.unreadable_cursors, self.topic.first_position) | dict(self.mark_deletes)
+        """Cursor name → the position after which it keeps ledgers; a cursor that cannot be read keeps all ledgers.
+
+        Where a ledger is consumed, compaction's cursor is among them if a broker is to create it.
+        """
+        first = self.topic.first_position
+        found = dict.fromkeys(self.unreadable_cursors, first) | dict(self.mark_deletes)
+        with suppress(MetadataCorrupt):  # the retention is then unknown, and keeps all ledgers
+            if consumed_ledgers(self.topic, found)[0] and begins_compaction(self.reader.txn, self.topic.name, found):
+                found[COMPACTION_CURSOR] = first
+        return found
 
     @fact
     def policies(self) -> PoliciesInForce | Unknown:

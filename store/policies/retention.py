@@ -7,6 +7,7 @@ retention still keeps, and never the last ledger.
 
 from bisect import bisect_right
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 
 from msgspec import Struct
 
@@ -46,13 +47,16 @@ class Freed(Struct, frozen=True):
 
 def read_mark_deletes(reader: EntryReader, topic: Topic) -> dict[str, Position]:
     """Return name → mark-delete position of the durable cursors of ``topic``; an unreadable one counts as at its first
-    position."""
+    position, and so does that of compaction if a broker is to create it."""
     positions = {}
     for name in iter_cursor_names(reader.txn, topic.name):
         try:
             positions[name] = read_cursor(reader.txn, reader, topic, name).mark_delete
         except (Corrupt, LimitExceeded, Unsupported):
             positions[name] = topic.first_position
+    with suppress(MetadataCorrupt):  # ``retention_of`` then keeps every ledger
+        if begins_compaction(reader.txn, topic.name, positions):
+            positions[COMPACTION_CURSOR] = topic.first_position
     return positions
 
 
@@ -73,23 +77,18 @@ def freed_ledgers(reader: EntryReader, topic: Topic, before: Positions, after: P
 
 def trimmable(reader: EntryReader, topic: Topic, now_ms: int) -> tuple[TopicLedger, ...]:
     """Return the ledgers of ``topic`` that a broker would delete at ``now_ms``: no durable cursor needs them, nor does
-    retention. None if it is to be compacted for the first time, or if that is unknown."""
-    positions = read_mark_deletes(reader, topic)
-    released = released_ledgers(topic, positions, retention_of(reader.txn, topic), now_ms)
-    try:
-        return () if released and begins_compaction(reader.txn, topic.name, positions) else released
-    except MetadataCorrupt:
-        return ()
+    retention."""
+    return released_ledgers(topic, read_mark_deletes(reader, topic), retention_of(reader.txn, topic), now_ms)
 
 
 def begins_compaction(txn: Txn, topic: TopicName, cursors: Collection[str]) -> bool:
     """Whether a broker that loads ``topic`` first creates compaction's cursor, at the topic's beginning; raises MetadataCorrupt.
 
-    It does so if a compaction threshold applies, here also one that is no number (upstream
-    ``preCreateSubscriptionForCompactionIfNeeded``).
+    It does so if a compaction threshold applies, here also one that is no number, and for a system topic (upstream
+    ``preCreateSubscriptionForCompactionIfNeeded``, ``SystemTopic.isCompactionEnabled``).
     """
-    if COMPACTION_CURSOR in cursors:
-        return False
+    if COMPACTION_CURSOR in cursors or topic.is_system:
+        return COMPACTION_CURSOR not in cursors and not topic.is_of_transactions
     threshold, _ = value_in_force(txn, topic, policies_by_name()["compaction-threshold"], {})
     return threshold is not None and (not isinstance(threshold, int) or threshold > 0)
 

@@ -20,6 +20,7 @@ from pulsar_admin.store.db.bookies import iter_imported_bookies
 from pulsar_admin.store.errors import InvalidValue, NotSeen, StoreError
 from pulsar_admin.store.model.cursors import (
     COMPACTION_CURSOR,
+    REPLICATOR_PREFIX,
     Cursor,
     CursorSource,
     backlog_entries,
@@ -241,7 +242,7 @@ def _expired(
             raise
         is_readable = False
     for name, cursor in cursors.items():
-        if not is_consumed(name):
+        if not is_consumed(name) and not name.startswith(REPLICATOR_PREFIX):
             continue
         # Where no entry can be read: those in ledgers that were closed before the limit are older.
         through = found if is_readable else search.expire_whole_ledgers(cursor.mark_delete, limit_ms)

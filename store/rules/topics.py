@@ -351,7 +351,7 @@ def _hole_pins_ledgers(facts: TopicFacts) -> Iterator[Evidence]:
         return
     topic = facts.topic
     consumed, blocker = facts.consumed
-    if blocker is None or facts.retention.time_minutes < 0:
+    if blocker is None or blocker[0] not in facts.mark_deletes or facts.retention.time_minutes < 0:
         return
     pendings = [subscription.pending for subscription in facts.subscriptions]
     free = [

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from pulsar_admin.store.codec.cursor import CursorInfo, encode_cursor_info
 from pulsar_admin.store.codec.ledgermetadata import ledger_path
 from pulsar_admin.store.model.topics import read_topic
 from pulsar_admin.store.names import parse_topic
@@ -122,3 +123,15 @@ def test_an_age_limit_moves_the_subscriptions_beside_the_broker_s_own_cursor(cli
     late = brokers(cli, "--store", store, "--now", "2030-01-01T00:00:00Z", "store", "preflight", "--brokers")
     (row,) = (row for row in late["rows"] if row["topic"] == f"persistent://{topic}")
     assert row["expires"] == said["internal_stats"]["numberOfEntries"]
+
+
+def test_an_age_limit_moves_replicators_too(cli: Cli, tmp_path: Path) -> None:
+    """``PersistentTopic.checkMessageExpiry`` expires for replicators as for subscriptions."""
+    store, topic = copied("small", "clean", tmp_path), parse_topic("acme/iot/skewed-batched")
+    first = read_store(store, lambda reader: read_topic(reader.txn, topic).first_position)
+    before = brokers(cli, "--store", store, "--now", "2030-01-01T00:00:00Z", "store", "preflight", "--brokers")
+    put_node(store, topic.cursor_path("pulsar.repl.west"), encode_cursor_info(CursorInfo(-1, first)))
+    found = brokers(cli, "--store", store, "--now", "2030-01-01T00:00:00Z", "store", "preflight", "--brokers")
+    entries = oracle("small")["topics"]["acme/iot/skewed-batched"]["internal_stats"]["numberOfEntries"]
+    assert found["entriesExpired"] == before["entriesExpired"] + entries
+    assert found["expired"] == before["expired"]

@@ -135,6 +135,19 @@ def test_planted_holders(
     assert codes_of(why(path, of_topic=True)) == expected
 
 
+@pytest.mark.parametrize(("threshold", "codes"), [(0, {"trim-due": 2}), (1, {"cursor": 2})])
+def test_ledgers_that_compaction_is_to_read_first(
+    threshold: int, codes: dict[str, int], tmp_path: Path, cli: Cli
+) -> None:
+    """A broker creates compaction's cursor at the beginning when it loads the topic (``preCreateSubscriptionForCompactionIfNeeded``)."""
+    path = kept(tmp_path / "s", {"done": (12, 9)}, b'{"compaction_threshold": %d}' % threshold)
+    assert codes_of(why(path)) == {**codes, "open-ledger": 1}
+    held = cli.on(path, "-o json overview").json["held"]
+    assert {code.removesuffix("-due") for code in codes} == held.keys() - {"open-ledger"}
+    gone = cli.on(path, f"-o json topics unsubscribe {NAME} -s done --dry-run").json
+    assert "__compaction" in str(gone) or not threshold
+
+
 def test_ledgers_that_are_offloaded_too(tmp_path: Path) -> None:
     """The first one is in tiered storage, and the deletion lag keeps it on bookies, which a cursor would not."""
     path = kept(tmp_path / "s", {"done": (12, 9)})
