@@ -304,6 +304,8 @@ def test_no_command_forgets_what_may_only_not_have_been_read(cli: Cli, tmp_path:
     write_rows(store, CASES["list against nothing"][0])
     write_rows(store, CASES["lost cursor ledger"][0])
     put_node(store, f"{PLAIN}-partition-0", b"")
+    cli.on(store, "topics set-deduplication public/default/plain --disable").ends(0)
+    put_node(store, f"{PLAIN}/pulsar.dedup", encode_cursor_info(CursorInfo(-1, Position(0, -1))))
 
     def mend(code: str = "ledger-missing") -> str:
         return next(str(row["mend"]) for row in cli.json(store, "doctor") if row["code"] == code)
@@ -311,11 +313,13 @@ def test_no_command_forgets_what_may_only_not_have_been_read(cli: Cli, tmp_path:
     assert "ledgers forget" in mend()
     assert "topics reset-cursor" in mend("cursor-ledger-lost")
     assert "topics delete" in mend("topic-beside-partitions")
+    assert "topics unsubscribe" in mend("dedup-cursor-left")
     write_rows(store, lambda txn: txn.put("state", UNFINISHED_REFRESH, b""))
     assert mend() == "pulsar-admin store refresh"
     write_rows(store, lambda txn: txn.delete("state", UNFINISHED_REFRESH))
     write_rows(store, lambda txn: put_damage(txn, Damage(METADATA_FILE_ID, WHOLE_METADATA, 1, "log.1: cut", -1, -1)))
-    assert {mend(), mend("cursor-ledger-lost"), mend("topic-beside-partitions")} == {"pulsar-admin store refresh"}
+    codes = ("ledger-missing", "cursor-ledger-lost", "topic-beside-partitions", "dedup-cursor-left")
+    assert set(map(mend, codes)) == {"pulsar-admin store refresh"}
 
 
 @pytest.mark.usefixtures("damages_stores")

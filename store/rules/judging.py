@@ -98,7 +98,10 @@ def judge_store(
             yield from BACKLOGS_LEFT_OUT.judge(budget)
 
 
-_CHANGES = re.compile(r" ledgers forget | reset-cursor | topics delete |-partitioned-topic |-missed-partitions ")
+_CHANGES = re.compile(
+    r" ledgers forget | reset-cursor | topics (delete|skip|trim-topic|unsubscribe) | update-mark-delete-cursor |"
+    r"-partitioned-topic |-missed-partitions "
+)
 """In commands that give up, create or delete what may be there, or move a cursor that may be elsewhere."""
 
 
