@@ -399,6 +399,12 @@ def test_an_import_without_journals_says_what_may_be_missing(tmp_path: Path, cli
     )
     told = whole_cli.on(tmp_path / "s", "topics clear-backlog public/default/fresh -s crash-holes --dry-run").stdout
     assert "of ledger 272 from entry 0 on; that stays in the backlog" in told
+    for change, fate in (
+        ("create-subscription public/default/fresh -s new", "stays in the backlog"),
+        ("delete public/default/fresh --force", "is deleted too"),
+    ):
+        told = whole_cli.on(tmp_path / "s", f"topics {change} --dry-run").stdout
+        assert f"of ledger 272 from entry 0 on; that {fate}" in told
     whole_cli.on(tmp_path / "s", _TERMINATE).ends(3, "ends is unknown: the journal of", "of ledger 272 from entry 0 on")
     told = "policies of public/default are unknown: what ledger 227 may have from entry 0 on not seen"
     whole_cli.on(tmp_path / "s", "topicPolicies get-retention public/default/plain").ends(6, told, "store refresh")

@@ -134,7 +134,6 @@ def _move_part(reader: EntryReader, move: CursorMove, freed: Freed) -> plan.Curs
     skipped = extent_of_messages(reader, move.topic, cursors.subtract(before, after))
     is_lost = is_unreadable(move.cursor)
     is_at_end = move.state.mark_delete == move.topic.last_confirmed
-    unseen_end = find_unseen_end(txn, move.topic) if is_at_end else None
     stood = (
         state_json(move.topic, move.cursor.state)
         | ({} if move.cursor.ahead is None else {"storedMarkDeletePosition": str(move.cursor.ahead)})
@@ -154,7 +153,7 @@ def _move_part(reader: EntryReader, move: CursorMove, freed: Freed) -> plan.Curs
         warnings=(
             *((_guard_text(move.cursor),) if move.is_forced else ()),
             *_source_warnings(move, unseen_position(txn, move.cursor)),
-            *((f"{unseen_end.message}; that stays in the backlog",) if unseen_end else ()),
+            *(end_warnings(txn, move.topic, "stays in the backlog") if is_at_end else ()),
             *move.warnings,
             *(
                 chunk_warnings(reader, move.topic, move.state)
@@ -211,6 +210,12 @@ def find_unseen_end(txn: Txn, topic: Topic) -> Refused | None:
     ledger_id = topic.ledgers[-1].ledger_id
     text = f"{', '.join(places)}, not imported, may have more of ledger {ledger_id} from entry {first} on"
     return Refused(f"where {topic.name} ends is unknown: {text}", hint=bring_hint(places), topic=str(topic.name))
+
+
+def end_warnings(txn: Txn, topic: Topic, fate: str) -> tuple[str, ...]:
+    """Return the warning that ``topic`` may have more entries after its known end, and their ``fate``; () without any."""
+    unseen_end = find_unseen_end(txn, topic)
+    return () if unseen_end is None else (f"{unseen_end.message}; that {fate}",)
 
 
 def unreadable_text(cursor: cursors.Cursor) -> str:

@@ -11,7 +11,14 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec.structs import replace
 
-from pulsar_admin.store.changes.cursors import CursorMove, check_ending, cleared, find_unseen_end, plan_moves
+from pulsar_admin.store.changes.cursors import (
+    CursorMove,
+    check_ending,
+    cleared,
+    end_warnings,
+    find_unseen_end,
+    plan_moves,
+)
 from pulsar_admin.store.changes.log_writer import last_broker_entry, put_managed_ledger
 from pulsar_admin.store.changes.plan import (
     ChangeKind,
@@ -423,6 +430,7 @@ def _deleted(
         },
         extent=extent_of_messages(reader, topic, ((0, topic.number_of_entries),), at_ends=True),
         unreferenced_ledgers=tuple(ledgers),
+        warnings=end_warnings(txn, topic, "is deleted too"),
     )
     return ledgers, steps, part
 

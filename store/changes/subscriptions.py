@@ -11,6 +11,7 @@ from pulsar_admin.store.changes.cursors import (
     CursorMove,
     check_removal,
     deletable_of,
+    end_warnings,
     info_of_state,
     is_unreadable,
     plan_moves,
@@ -91,7 +92,9 @@ def creation_part(reader: EntryReader, topic: Topic, new: NewSubscription, state
     """Return the report of creating a subscription that starts in ``state``."""
     extent = extent_of_messages(reader, topic, pending_intervals(topic, state), at_ends=True)
     after = {**state_json(topic, state), "replicated": new.replicated, "properties": dict(new.properties)}
-    return ChangePart(topic=str(topic.name), subscription=new.name, after=after, extent=extent)
+    is_at_end = state.mark_delete == topic.last_confirmed
+    warnings = end_warnings(reader.txn, topic, "stays in the backlog") if is_at_end else ()
+    return ChangePart(topic=str(topic.name), subscription=new.name, after=after, extent=extent, warnings=warnings)
 
 
 def check_new(new: NewSubscription) -> None:
