@@ -230,7 +230,7 @@ def clone(app: App, directory: Path, topics: tuple[TopicName, ...], **where: Any
     from pulsar_admin.store.model.coverage import bring_hint, unseen_places
 
     with app.session.read() as txn:
-        places = sorted(unseen_places(txn).values())
+        places = [*unseen_places(txn).values()]
     if places:
         only = f"{listed(places, 5)} {plural(len(places), 'has', 'have')}, not imported"
         app.tell(f"entries that only {only}, are not cloned; {bring_hint(places)}")

@@ -171,7 +171,7 @@ def restored_metadata(reader: EntryReader, ledger_id: int, owner: Owner) -> ledg
     end = _find_end(reader, ledger_id, listed)
     held = read_bookies_of(txn, ledger_id)
     sibling = _find_sibling(txn, ledger_id, owner)
-    absent = sorted(unseen_places(txn).values())
+    absent = [*unseen_places(txn).values()]
     hint = bring_hint(absent) if absent else _IMPORT
     write_quorum, segments = find_ensembles(ledger_id, held, end.last_entry_id, sibling, hint)
     # Fewer copies than its quorum look like a smaller quorum, and what only the others have at the end looks like nothing.
@@ -220,7 +220,7 @@ def _listed(txn: Txn, name: TopicName, ledger_id: int) -> TopicLedger | None:
 def _find_end(reader: EntryReader, ledger_id: int, listed: TopicLedger | None) -> LedgerEnd:
     """Return where the ledger ends by its entries; raises Refused if entries are missing or the topic's row ``listed``
     differs."""
-    times, absent = find_times(reader.txn, ledger_id), sorted(unseen_places(reader.txn).values())
+    times, absent = find_times(reader.txn, ledger_id), [*unseen_places(reader.txn).values()]
     if times is None:
         raise LedgerNotFound(
             f"no file has an entry of ledger {ledger_id}: there is nothing to restore it from",

@@ -158,7 +158,7 @@ def _find_missing(txn: Txn, ledger_id: int, owners: tuple[Owner, ...], *, is_lis
 
 
 def _without_metadata(txn: Txn, ledger_id: int, reason: str, owners: tuple[Owner, ...]) -> Missing:
-    loss = Missing(ledger_id, reason, 0, (), owners, absent=tuple(sorted(coverage.unseen_places(txn).values())))
+    loss = Missing(ledger_id, reason, 0, (), owners, absent=tuple(coverage.unseen_places(txn).values()))
     return replace(loss, cure=_cure(txn, loss)) if loss.absent else loss
 
 

@@ -220,14 +220,15 @@ def find_gone_bookies(txn: Txn) -> frozenset[str]:
 
 @once
 def unseen_places(txn: Txn) -> Mapping[str, str]:
-    """Return bookie id → what of it is not imported and may have entries: the bookie, or the journal of an imported one.
+    """Return bookie id → what of it is not imported and may have entries: the bookie, or the journal of an imported one; sorted by that.
 
     As of the last import, refresh or addition.
     """
     kept = _read_bookies_row(txn)
     unlogged, disks = ((), ()) if kept is None else (kept.unlogged or (), kept.disks)
     journals = {bookie: f"{_JOURNAL_DISK if bookie in disks else _JOURNAL}{bookie}" for bookie in unlogged}
-    return journals | {bookie: bookie for bookie in absent_ids(txn)}
+    places = journals | {bookie: bookie for bookie in absent_ids(txn)}
+    return dict(sorted(places.items(), key=lambda item: item[1]))
 
 
 def absent_in(txn: Txn, members: Iterable[str]) -> tuple[str, ...]:

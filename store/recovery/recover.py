@@ -351,7 +351,7 @@ def _summed(txn: Txn, plan: Plan, level: str, condition: MetadataCondition, surv
     assert isinstance(plan.parts, Packed)  # not copied: of millions of ledgers it is the most of a plan
     plan.parts.put_first(ChangePart(resource=_METADATA, after={**after, **made, **left}))
     again = (_AGAIN.format(counted(len(condition.younger), "ledger")),) if level == "A" and condition.younger else ()
-    absent, places = find_absent_bookies(txn), sorted(unseen_places(txn).values())
+    absent, places = find_absent_bookies(txn), [*unseen_places(txn).values()]
     imported = "" if absent is None else f"{absent.counts()}: "
     unseen = (
         (

@@ -173,6 +173,6 @@ def _count_unseen(
     with suppress(StoreError):  # metadata that cannot be read names no bookie
         ledger_of_store = find_ledger(txn, ledger.ledger_id)
     if ledger_of_store is None or ledger_of_store.metadata is None:
-        absent = tuple(sorted(unseen_places(txn).values()))
+        absent = tuple(unseen_places(txn).values())
         return (missing if absent else 0), absent
     return count_unseen(txn, ledger_of_store, ranges)
