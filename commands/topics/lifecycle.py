@@ -194,7 +194,11 @@ def delete_partitioned(app: App, topic: TopicName, force: bool, delete_schema: b
 def _matching(app: App, expression: str) -> list[str]:
     """Return the topics whose whole name matches the regular expression, among those of the namespace that it begins with."""
     base = parse_topic(expression)
-    return [name for name in app.api.topics(str(base.namespace)) if re.fullmatch(str(base), name)]
+    try:
+        pattern = re.compile(str(base))
+    except re.error as error:
+        raise InvalidValue(f"{expression!r} is not a regular expression: {error}") from error
+    return [name for name in app.api.topics(str(base.namespace)) if pattern.fullmatch(name)]
 
 
 _TO = click.option("--to", metavar="TOPIC", type=TOPIC, help="The name for one restored topic [TOPIC-restored].")

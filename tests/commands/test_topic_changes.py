@@ -123,6 +123,9 @@ def test_delete_from_file(cli: Cli, store: Path, tmp_path: Path) -> None:
     assert managed_of(store, "public/default/batched") is None
     both = cli("--store", store, "topics", "delete", "-r", "--from-file", tmp_path / "names")
     assert "Could not apply regex when read topics from file." in both.stderr
+    cli("--store", store, "topics", "delete", "-r", "public/default/[b").ends(
+        2, "'public/default/[b' is not a regular expression"
+    )
 
 
 @pytest.mark.usefixtures("damages_stores")
