@@ -35,6 +35,7 @@ OF_TTL = N(ttl=N(seconds=60, source="namespace"), next_message=FIRST, overdue=No
 CHILD = N(segment_id=2, topic="two", parents=(1,), children=(), start=5, end=9, is_active=True)
 PARENT = N(segment_id=1, topic="one", parents=(), children=(2,), start=0, end=9, is_active=False)
 HOLDING = N(
+    mark_deletes=("s",),
     has_ranges=True,
     unreadable_cursors=False,
     unseen_cursors=False,
