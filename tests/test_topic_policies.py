@@ -344,6 +344,18 @@ def test_without_the_logs_policies_are_unknown_and_cursors_move(cli: Cli, path: 
     assert (moved.exit_code, moved.json["entries"]) == (0, 20)
 
 
+def test_a_retention_of_its_own_releases_nothing_beside_damaged_policies(cli: Cli, path: Path) -> None:
+    """The namespace may set a compaction threshold: a broker then creates compaction's cursor, which keeps every ledger."""
+    topic = "acme/policies/plain"
+    ledgers = (LedgerInfo(4, 10, 1000, 1), LedgerInfo(5, 10, 1000, 2), LedgerInfo(10))
+    change_value(path, parse_topic(topic).path, lambda _: encode_managed_ledger(ManagedLedger(ledgers)))
+    cli.on(path, f"topicPolicies set-retention {topic} --time 0 --size 0").ends(0)
+    trim = f"topics trim-topic {topic} --dry-run"
+    assert cli.json(path, trim)["after"]["ledgers"] == [10]
+    change_value(path, "/admin/policies/acme/policies", lambda value: value[:-1])
+    assert "nothing to change" in cli.on(path, trim).stdout
+
+
 def test_status_goes_by_the_topics_own_policies(cli: Cli, path: Path) -> None:
     cli.done("--store", path, "topics", "set-delayed-delivery", "acme/policies/lived", "-e", "-t", "3s")
     (row,) = cli("--store", path, "delayed", "status", "acme/policies/lived", "-o", "json").json

@@ -18,7 +18,7 @@ from pulsar_admin.store.model.cursors import COMPACTION_CURSOR, iter_cursor_name
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic, TopicLedger
 from pulsar_admin.store.names import Position, TopicName
-from pulsar_admin.store.policies.in_force import BROKER_RETENTION, find_retention
+from pulsar_admin.store.policies.in_force import read_in_force
 from pulsar_admin.store.policies.table import policies_by_name
 from pulsar_admin.store.policies.values import value_in_force
 
@@ -100,13 +100,14 @@ def released_ledgers(topic: Topic, positions: Positions, retention: Retention, n
 
 
 def retention_of(txn: Txn, topic: Topic) -> Retention:
-    """Return the retention in force, by default ``BROKER_RETENTION``; the object ``UNKNOWN_RETENTION`` if policies are
-    damaged."""
+    """Return the retention in force, by default the broker's; the object ``UNKNOWN_RETENTION`` if policies are damaged.
+
+    Also where the topic's own can be read and its namespace's cannot: whether compaction keeps ledgers is then unknown.
+    """
     try:
-        in_force = find_retention(txn, topic.name)
+        return read_in_force(txn, topic.name).applied_retention.retention
     except MetadataCorrupt:
         return UNKNOWN_RETENTION
-    return BROKER_RETENTION if in_force is None else in_force.retention
 
 
 def consumed_ledgers(topic: Topic, positions: Positions) -> tuple[int, tuple[str, Position] | None]:
