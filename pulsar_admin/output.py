@@ -419,6 +419,8 @@ def _width(text: str) -> int:
 def _render_lines(
     rows: Iterable[Sequence[str]], widths: Sequence[int], rights: Sequence[bool], tones: Rows = ()
 ) -> str:
+    if rights and not rights[-1]:  # one cell may be megabytes wide, and what would pad the others is stripped
+        widths = [*widths[:-1], 0]
     if not tones:
         rows = list(rows)
         if "".join(chain.from_iterable(rows)).isascii():  # as wide as it is long
