@@ -146,7 +146,7 @@ def _check_clusters(txn: Txn, clusters: Sequence[str]) -> None:
     if not clusters or any(not cluster.strip() for cluster in clusters):
         raise InvalidValue("Clusters cannot be empty or blank")
     known = resources.list_clusters(txn)
-    if any(cluster not in (*known, resources.GLOBAL_CLUSTER) for cluster in clusters):
+    if known and any(cluster not in (*known, resources.GLOBAL_CLUSTER) for cluster in clusters):  # none: not imported
         raise Refused("Clusters do not exist", hint=f"clusters: {', '.join(sorted(known))}")
 
 

@@ -138,7 +138,8 @@ def _read_change(txn: Txn, name: TopicName, job: PolicyJob) -> TopicChange:
             clusters = (None if events is None else events.replicate_to) or (_local_cluster(txn, name.namespace),)
     before = {**before, "isGlobal": job.is_global}
     above = read_namespace_json(txn, name.namespace)
-    after = job.changed(Scope(job.group, txn, name.namespace, "", before, above))
+    cluster = find_cluster(txn, name.namespace) or ""
+    after = job.changed(Scope(job.group, txn, name.namespace, cluster, before, above))
     return TopicChange(name, before, after, target, clusters, _conflicts(txn, name, before, after))
 
 

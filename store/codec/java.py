@@ -19,9 +19,9 @@ def hash_order(names: Iterable[str]) -> list[str]:
 
 
 def java_split(text: str, separator: str = ",") -> list[str]:
-    """Return the parts of a text as ``String.split`` does: no empty ones at the end; for an empty text, one."""
+    """Return the parts of a text as ``String.split`` does: no empty ones at the end; the text if nothing separates."""
     parts = text.split(separator)
-    while len(parts) > 1 and not parts[-1]:
+    while separator in text and parts and not parts[-1]:
         parts.pop()
     return parts
 

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from pulsar_admin.store.codec.java import hash_order, java_split
 from pulsar_admin.store.errors import InvalidValue
-from pulsar_admin.store.names import INT_MAX, NamespaceName, TopicName, in_hash_order, parse_topic
+from pulsar_admin.store.names import INT_MAX, NamespaceName, TopicName, parse_topic
 from pulsar_admin.store.policies.places import Json, Options
 
 if TYPE_CHECKING:
@@ -52,7 +53,10 @@ _MESSAGE_MAX_BYTES = 5 << 20  # default maxMessageSize in broker.conf
 
 
 class Scope(Struct, frozen=True):
-    """The policies that a command of upstream's ``group`` changes (``found``), and those of the namespace as stored."""
+    """The policies that a command of upstream's ``group`` changes (``found``), and those of the namespace as stored.
+
+    ``cluster``: the one of the store's data, empty if unknown.
+    """
 
     group: str
     txn: Txn
@@ -230,12 +234,13 @@ def subscription_types(group: str, options: Options) -> list[str]:
     for name in options["types"]:
         if name not in SUBSCRIPTION_TYPES:
             raise InvalidValue(f"Illegal subscription type {name}. Possible values: [{', '.join(SUBSCRIPTION_TYPES)}].")
-    return in_hash_order(dict.fromkeys(options["types"])) if group == NAMESPACES else list(options["types"])
+    return hash_order(options["types"]) if group == NAMESPACES else list(dict.fromkeys(options["types"]))
 
 
 def clusters(group: str, options: Options) -> list[str]:
-    """Return the named clusters in the order of a Java HashSet, which upstream makes of them."""
-    return in_hash_order(dict.fromkeys(options["clusters"].split(",")))
+    """Return the named clusters: for a topic the list as given, for a namespace in the order of a Java HashSet."""
+    names = java_split(options["clusters"])
+    return hash_order(names) if group == NAMESPACES else names
 
 
 def quotas_answer(value: Json | None) -> dict[str, str]:
@@ -330,16 +335,30 @@ def check_message_size(scope: Scope, value: int, options: Options) -> None:
 
 
 def check_clusters(scope: Scope, value: list[str], options: Options) -> None:
-    """Raise InvalidValue for a cluster that does not exist or the tenant may not use; not for ``topicPolicies``, as
-    upstream."""
+    """Raise InvalidValue for a cluster that does not exist or the tenant may not use, and for a topic without its own."""
     from pulsar_admin.store.db.tree import iter_children
 
-    if scope.group == TOPIC_POLICIES:
-        return
+    if not value:
+        raise InvalidValue("ClusterIds should not be null or empty")
     if "global" in value:
         raise InvalidValue("Cannot specify global in the list of replication clusters")
+    if scope.of_topic and options.get("global_"):
+        of_namespace = scope.namespace_policies.get("replication_clusters") or ()
+        if len(of_namespace) < 2:
+            raise InvalidValue(
+                "Please do not use the global topic level policy when namespace-level replication is not enabled, because"
+                " the global level policy relies on namespace-level replication"
+            )
+        if not set(value) <= set(of_namespace):
+            raise InvalidValue(
+                "The policies at the global topic level will only be copied to the clusters included in the namespace level"
+                " replication. Therefore, please do not set the policies including other clusters"
+            )
+    elif scope.of_topic and scope.cluster and scope.cluster not in value:
+        raise InvalidValue("Can not remove local cluster from the local topic-level replication clusters policy")
+    known = set(iter_children(scope.txn, "/admin/clusters"))
     for name in value:
-        if name not in iter_children(scope.txn, "/admin/clusters"):
+        if known and name not in known:  # a copy without any cluster does not say which ones exist
             raise InvalidValue(f"Invalid cluster id: {name}")
         _check_tenant(scope, name)
 

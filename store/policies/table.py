@@ -12,6 +12,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from pulsar_admin.store.codec.java import java_split
 from pulsar_admin.store.errors import InvalidValue
 from pulsar_admin.store.names import INT_MAX, LONG_MAX
 from pulsar_admin.store.policies import offload, rules
@@ -498,7 +499,7 @@ POLICIES: tuple[Policy, ...] = (
         "shadow topics",
         None,
         Member("shadowTopics"),
-        lambda group, options: options["topics"].split(","),
+        lambda group, options: java_split(options["topics"]),
         rules.check_shadows,
         own_unset=[],
         like=[""],

@@ -98,7 +98,7 @@ ANSWERS: Answers = {
           for ledger_id in range(first, first + count)), 0, "x", {}), answer)
         for first, count, size, answer in ((0, 1, 1, 40), (0, 10_000, 1, 160_024), (0, 10_001, 1, EntryLogCorrupt),
                                            (-1, 1, 1, EntryLogCorrupt), (0, 1, 0, EntryLogCorrupt))],
-    java.java_split: [(("",), [""]), (("a,,",), ["a"])],
+    java.java_split: [(("",), [""]), (("a,,",), ["a"]), ((",",), [])],
     journal.decode_header: [
         ((b"BKLG" + struct.pack(">i", version), "x"), answer)
         for version, answer in ((1, Unsupported), (2, journal.JournalHeader(2, 8)), (4, journal.JournalHeader(4, 8)),
