@@ -107,6 +107,7 @@ MAP_FILE = b"SEQ\x06" + b"".join(
     bytes([len(name)]) + name.encode() for name in (sequencefile._KEY, sequencefile._VALUE)
 )
 ANSWERS: Answers = {
+    urls._family: [((scheme,), family) for scheme, family in (("gcs", "gs"), ("abfss", "abfs"), ("s3", "s3"))],
     writer.Copies.differ: [
         ((N(_bookies={1: "a", 2: "b", 9: "a"}, _marks=lambda *of: np.zeros((1, 1)), _content=lambda file_id, *of: bytes([file_id])),
           np.array([1, 2]), (np.zeros(2, int), np.ones(2, int)), 9, (np.zeros(2, int), np.full(2, 2)), 0), [False, True])],
@@ -420,6 +421,7 @@ def test_stores_that_are_wrong_in_one_way(tmp_path: Path) -> None:
     (tmp_path / "newer" / "store.json").write_text(
         '{"formatVersion": 99, "created": 0, "state": "ready", "sources": []}'
     )
+    (tmp_path / "folder" / "store.json").mkdir(parents=True)
     (tmp_path / "short").write_bytes((narrow() / "meta" / "data.mdb").read_bytes()[:4096])
     p, short = Path("p"), os.open(tmp_path / "short", os.O_RDONLY)
     failed = N(path=p, _failed=DiskFull("it is full"))
@@ -443,6 +445,8 @@ def test_stores_that_are_wrong_in_one_way(tmp_path: Path) -> None:
                 "cannot create a store at /dev/null/x/y: Not a",
             ),
             (partial(read_store_info, tmp_path / "newer"), "has store format 99, this toolkit knows up to 2"),
+            (partial(read_store_info, tmp_path / "folder"), "store.json cannot be read: it is a directory"),
+            (partial(rendering.check_new, tmp_path / "none" / "page.html"), f"{tmp_path}/none"),
             (partial(lmdb_file._read_metas, short, 4096), "it ends in its second page: 4096 bytes"),
         ):
             with pytest.raises(StoreError, match=re.escape(said)):

@@ -452,3 +452,11 @@ def test_a_note_on_a_terminal_is_not_folded_inside_a_command(monkeypatch: pytest
         "    55  25 entries: not looked at: after",
         "        it",
     ]
+
+
+def test_what_upstream_prints_as_a_document_stays_one_in_a_terminal(
+    cli: Cli, demo_store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pulsar_admin.results.Results.in_terminal", True)
+    assert "bundles" in json.loads(cli.on(demo_store, "namespaces policies public/default").stdout)
+    assert cli.on(demo_store, "ledgers info 9").stdout.startswith("FIELD ")

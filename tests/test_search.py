@@ -405,6 +405,8 @@ ANSWERS: Answers = {
         ((N(_read_compacted=lambda view,
             entry: N(position=entry, header=N(metadata=N(publish_time=(10, 40, 20, 30)[entry])))),
             N(last_entry_id=3), time_ms), answer) for time_ms, answer in ((10, 0), (21, 1), (30, 3), (31, None))],
+    broker.BrokerSearch._read_compacted: [((N(compacted_entries_read=0, reader=UNREADABLE,
+        _unread=lambda position, error: InvalidValue(f"{position}")), N(ledger_id=7), 3), InvalidValue)],
     window._listed: [
         ((N(ledgers=LISTS, last_confirmed=Position(9, 0)), N(first=first, last=N(ledger_id=last))), answer)
         for first, last, answer in ((EARLIEST, 9, [LISTS[0], LISTS[2]]), (LATEST, LONG, [LISTS[2]]))],

@@ -167,6 +167,17 @@ def test_messages_before_a_time_are_counted(widths: tuple[int, ...]) -> None:
         assert found == [time for time in expected if time >= 50]
 
 
+def test_the_queue_holds_the_first_segment_of_a_sealed_bucket() -> None:
+    """Room for 16 messages takes 384 bytes of it, for 32 it takes 768; the bitmaps are those of the same entries."""
+
+    def bytes_of(*times_ms: int) -> int:
+        entries = np.arange(len(times_ms))
+        return trackers._bucket_bytes([N(rows=DelayedRows(np.array(times_ms), np.ones_like(entries), entries))], 0)
+
+    assert bytes_of(*range(17)) - bytes_of(*range(16), 300_000) == 384
+    assert trackers._bucket_bytes([N(rows=None), N(rows=DelayedRows(*[np.zeros(0, np.int64)] * 3))], 0) == 2 * 384
+
+
 ANSWERS: Answers = {
     trackers.queue_bytes: [((16,), 384), ((17,), 768), ((2**21 // 3 + 1,), 2**25)],
     build.PartitionSource.next_time_ms: [

@@ -9,7 +9,16 @@ from kazoo.exceptions import AuthFailedError, NoAuthError, UnimplementedError
 
 from pulsar_admin.store.codec.zookeeper_reads import NO_AUTH, Failed
 from pulsar_admin.store.errors import InvalidValue
-from pulsar_admin.store.sources import bookies, ensemble, index_places, journals, layout, nodes, zookeeper
+from pulsar_admin.store.sources import (
+    bookies,
+    ensemble,
+    given_bookies,
+    index_places,
+    journals,
+    layout,
+    nodes,
+    zookeeper,
+)
 from tests.at_bounds import LONG, Answers, N, Texts, asking
 
 
@@ -29,6 +38,7 @@ ANSWERS: Answers = {
     ensemble.parse_address: [
         (("zk:65535",), ensemble.Address("zk:65535", "")), (("zk1:2181,zk2:65536",), InvalidValue)],
     bookies.size_of: [((Path("/nowhere"),), 0)],
+    given_bookies._said_in: [((N(where=where), Path("/a")), said) for where, said in (("/a", ""), ("bookies:3", "bookies:3: "))],
     layout._directories: [((Path("/nowhere"), 1), [])],
     bookies.find_cookie: [((b"x", "c"), None)],
 }  # fmt: skip

@@ -185,6 +185,20 @@ def test_a_hole_of_zeros_is_no_end(zeros: int, folder: Path) -> None:
     assert "20 transactions before" in text
 
 
+def test_a_record_behind_a_hole_whose_checksum_begins_with_zero_is_found(folder: Path) -> None:
+    log = folder / NEWEST
+    raw, places = log.read_bytes(), borders(log)
+    body = bytearray(raw[places[30] + 12 : places[31] - 1])
+    while zlib.adler32(body) >= 1 << 24:
+        body[27] = (body[27] + 1) % 256  # the end of its time
+        body[26] = (body[26] + (body[27] == 0)) % 256
+    begun = struct.pack(">qi", zlib.adler32(body), len(body)) + body + b"B"
+    log.write_bytes(raw[: places[10]] + bytes(5000) + begun + raw[places[31] :])
+    zxids = [int.from_bytes(raw[place + 24 : place + 32], "big") for place in places[:-1]]
+    found = [one.zxid for one in read_log(log) if isinstance(one, Transaction)]
+    assert found == zxids[:10] + zxids[30:]
+
+
 def _of_the_next_epoch(log: Path) -> bytes:
     """Return the first record of LOG as the first of epoch 1."""
     raw = log.read_bytes()
