@@ -1,6 +1,8 @@
 """``compaction run`` and ``upgrade``: the broker's own ledgers byte by byte, a dictionary replay, undo, and what is left alone."""
 
 import json
+import os
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -24,6 +26,7 @@ from pulsar_admin.store.model.messages import Message
 from pulsar_admin.store.model.reader import EntryReader, open_reader
 from pulsar_admin.store.model.topics import read_topic
 from pulsar_admin.store.names import Position, parse_topic
+from tests.altering import flip
 from tests.compaction.entries import LZ4, PUBLISH_MS, Batch, Slot, compacted, decompressed, entry, split
 from tests.compaction.test_recorded import COMPACTED
 from tests.conftest import Cli
@@ -402,13 +405,19 @@ def test_chunks_stay_or_go_together(tmp_path: Path, cli: Cli) -> None:
 # -- damaged input ----------------------------------------------------------------------------------------------------
 
 
-def test_lost_entries_stop_it(tmp_path: Path, cli: Cli) -> None:
-    rows = [Made(PUBLISH_MS, raw=_alone("k", b"%d" % n), lost=n == 1) for n in range(3)]
+@pytest.mark.parametrize("fate", ["is lost", "CRC32C digest"])
+def test_lost_and_damaged_entries_stop_it(tmp_path: Path, cli: Cli, fate: str) -> None:
+    rows = [Made(PUBLISH_MS, raw=_alone("k", b"value %d" % n), lost=n == 1 and fate == "is lost") for n in range(3)]
     store = make_store(tmp_path / "pulsar-store", {TOPIC: MadeTopic([rows])})
+    if fate != "is lost":
+        (log,) = (file for file in (store / "entries").rglob("*") if file.is_file() and b"value 1" in file.read_bytes())
+        then = log.stat()
+        flip(log, log.read_bytes().index(b"value 1"))
+        os.utime(log, ns=(then.st_atime_ns, then.st_mtime_ns))
     with assert_unchanged(store / "entries"), assert_unchanged(store / "meta" / "data.mdb"):
         result = cli.on(store, f"compaction run {TOPIC} -o json")
     assert result.exit_code == 6
-    assert "entry 10:1 is lost" in result.error["message"]
+    assert re.search(f"entry 10:1:? {fate}", result.error["message"])
     report = cli.json(store, f"compaction run {TOPIC} --skip-damaged")
     assert (report["damaged"], report["entries"]) == (1, 1)
 
@@ -430,8 +439,6 @@ def test_a_batch_that_cannot_be_decompressed_hides_none_after_it(tmp_path: Path,
 )
 def test_damaged_compacted_ledger(tmp_path: Path, cli: Cli, fields: dict[str, Any], text: str) -> None:
     """Named, nothing touched; the topic's own entries, where they are still there, make it anew."""
-    import re
-
     entries = [_alone("k", b"%d" % number) for number in range(4)]
     made = MadeCompacted(77, [compacted(10, n, entries[n]) for n in (0, 1)], Position(10, 1), **fields)
     store = _store_of(tmp_path / "s", entries, made)
@@ -468,8 +475,6 @@ def _wrong(**fields: Any) -> bytes:
 )
 def test_compacted_ledger_that_contradicts_itself(tmp_path: Path, cli: Cli, payloads: list[bytes], text: str) -> None:
     """Named, exit code 6 and nothing touched; without what is damaged it goes on when asked."""
-    import re
-
     made = MadeCompacted(77, payloads, Position(10, 2))
     store = _store_of(tmp_path / "s", [entry(Batch([Slot("z", b"z")] * 3))] * 4, made)
     for name in ("run", "upgrade"):

@@ -9,7 +9,7 @@ from pulsar_admin.store.codec.ledgermetadata import LedgerMetadata, LedgerState,
 from pulsar_admin.store.codec.managedledger import LedgerInfo, ManagedLedger, encode_managed_ledger
 from pulsar_admin.store.codec.schema import IndexEntry, SchemaLocator, encode_schema_locator
 from pulsar_admin.store.errors import InvalidValue
-from pulsar_admin.store.history import as_of, differences, events, words
+from pulsar_admin.store.history import as_of, differences, events, servers, words
 from pulsar_admin.store.history.as_of import Moment
 from pulsar_admin.store.history.events import iter_claims
 from pulsar_admin.store.history.words import describe, subject_of
@@ -163,6 +163,9 @@ ANSWERS: Answers = {
     differences._belongs_to: [
         ((N(path=path, before=b"", after=b""),), (2, "topic", "persistent://t/n/x"))
         for path in ("/admin/partitioned-topics/t/n/persistent/x", "/schemas/t/n/x")],
+    servers.iter_gone_texts: [(([{"kind": kind, "path": "/none"}],),
+        ["/none no longer has metadata, or cannot be read: the history was in its files"])
+        for kind in ("standalone", "zookeeper")],
     words._deleted: [((PLAIN, b"\xff"), ["deleted"])],
     words.describe: [((PLAIN, None, b"\xff"),
         f"a value that cannot be read: {PLAIN}: no ManagedLedgerInfo: the protobuf cannot be parsed"),

@@ -69,6 +69,7 @@ def test_message_ids_of_every_length() -> None:
     for partition in (-1, 0, 70_000):
         for data, (ledger, entry, index, size) in zip(message_ids(batch, partition).to_pylist(), ids, strict=True):
             read = MessageIdData.FromString(data)
+            assert read.IsInitialized()
             assert (read.ledgerId, read.entryId, read.partition) == (ledger, entry, partition)
             assert (read.batch_index, read.batch_size) == (index, size)
 
