@@ -23,7 +23,7 @@ from pulsar_admin.store.changes.policies import (
     plan_set_delivery,
     read_policies_json,
 )
-from pulsar_admin.store.codec.java import hash_order, java_text
+from pulsar_admin.store.codec.java import hash_order, java_integer, java_text
 from pulsar_admin.store.codec.policies import (
     NEW_POLICIES,
     DelayedDelivery,
@@ -49,8 +49,15 @@ from pulsar_admin.store.files import read_file
 from pulsar_admin.store.model import resources
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import iter_namespaces
-from pulsar_admin.store.names import SCALABLE, NamespaceName, TopicName, is_allowed_name, shell_word
+from pulsar_admin.store.names import INT_MAX, SCALABLE, NamespaceName, TopicName, is_allowed_name, shell_word
 from pulsar_admin.store.wording import shortened
+
+
+def _check_addressed(what: str, name: str, never: str = "") -> None:
+    """Raise InvalidValue for a name that no request to a broker can have as a part of its address: an empty one, ``.``,
+    ``..``, and one with ``never`` in it, where upstream does not encode it."""
+    if name in ("", ".", "..") or (never and never in name):
+        raise InvalidValue(f"brokers refuse {name!r} as the name of {what}", value=name)
 
 
 class NodeChange(Struct, frozen=True):
@@ -63,8 +70,6 @@ class NodeChange(Struct, frozen=True):
 
 def _plan_node(txn: Txn, command: str, resource: str, path: str, after: JsonObject | None, now_ms: int) -> Plan:
     """Plan the change of one node; the report uses the verb of ``command``. Raises MetadataCorrupt, InvalidValue."""
-    if path.endswith("/"):  # ZooKeeper refuses such a node
-        raise InvalidValue(f"{command}: the name is empty")
     verb = command.partition(" ")[2].partition("-")[0]
     return plan_nodes(txn, ChangeKind(command, f"{verb} {{place}}"), [NodeChange(resource, path, after)], now_ms)
 
@@ -136,6 +141,8 @@ def check_tenant_deletable(txn: Txn, tenant: str, *, force: bool) -> list[Namesp
 def _plan_tenant(
     txn: Txn, command: str, tenant: str, roles: Sequence[str], clusters: Sequence[str], now_ms: int
 ) -> Plan:
+    if any(role != role.strip() for role in roles):
+        raise InvalidValue("AdminRoles contains whitespace in the beginning or end.")
     path = resources.tenant_path(tenant)
     new = {"adminRoles": hash_order(roles), "allowedClusters": hash_order(clusters)}
     after = resources.TENANT.replace(resources.find_json(txn, path), new)
@@ -246,6 +253,7 @@ def plan_migration(txn: Txn, cluster: str, migrated: bool, url: Mapping[str, str
 def plan_domain(txn: Txn, command: str, cluster: str, domain: str, brokers: Sequence[str], now_ms: int) -> Plan:
     """Plan creating or replacing a failure domain; raises ResourceNotFound, and Refused for brokers of another domain."""
     resources.check_cluster(txn, cluster)
+    _check_addressed("a failure domain", domain, "/")
     for name, other in resources.read_domains(txn, cluster).items():
         shared = [broker for broker in hash_order(other.get("brokers") or ()) if broker in brokers]
         if shared and name != domain:
@@ -412,7 +420,6 @@ def _plan_racks(txn: Txn, command: str, bookie: str, after: JsonObject, now_ms: 
 
 
 _PARAMETERS = {"min_limit", "usage_threshold"}
-_INTEGER = re.compile(r"[+-]?\d+", re.ASCII)
 
 
 def isolation_of(
@@ -438,9 +445,10 @@ def isolation_of(
 def plan_set_isolation(txn: Txn, cluster: str, name: str, policy: JsonObject, now_ms: int) -> Plan:
     """Plan setting an isolation policy; raises ResourceNotFound, InvalidValue."""
     resources.check_cluster(txn, cluster)
+    _check_addressed("an isolation policy", name, "/")
     expressions = [one for key in ("namespaces", "primary", "secondary") for one in policy[key]]
     numbers = policy["auto_failover_policy"]["parameters"].values()
-    if not all(map(resources.is_expression, expressions)) or not all(map(_INTEGER.fullmatch, numbers)):
+    if not all(map(resources.is_expression, expressions)) or None in [java_integer(one, INT_MAX) for one in numbers]:
         # A broker's text goes on with the policy as JSON, which is the error's value here.
         shown = {**policy, "unload_scope": policy.get("unload_scope")}
         raise InvalidValue(f"Invalid format of input policy data. policy: {name}; data: {{", data=shown)
@@ -484,6 +492,7 @@ def plan_group(txn: Txn, command: str, name: str, rates: Mapping[str, int | None
     """
     if unknown := rates.keys() - RATES.keys():
         raise InvalidValue(f"a resource group has no {', '.join(sorted(unknown))}", hint=f"rates: {', '.join(RATES)}")
+    _check_addressed("a resource group", name, "/")
     path = resources.resource_group_path(name)
     stored = resources.find_json(txn, path)
     given = {RATES[key]: value for key, value in rates.items() if value is not None}
@@ -543,6 +552,10 @@ ALGORITHMS = (
 )
 
 
+_BUNDLES_MAX = 0xFFFFF // len('"0x00000000",')
+"""Bundles whose bounds fit into a ZooKeeper node (the default of ``jute.maxbuffer``); brokers themselves take any number."""
+
+
 def plan_create_namespace(
     reader: EntryReader, namespace: NamespaceName, clusters: Sequence[str], bundles: int, now_ms: int
 ) -> Plan:
@@ -553,6 +566,10 @@ def plan_create_namespace(
     """
     if bundles < 0:
         raise InvalidValue("Invalid number of bundles. Number of bundles has to be in the range of (0, 2^32].")
+    if bundles > _BUNDLES_MAX:
+        raise InvalidValue(
+            f"{bundles:,} bundles of {namespace}: expected at most {_BUNDLES_MAX:,}, which a ZooKeeper node holds by default"
+        )
     if not is_allowed_name(namespace.namespace):
         raise InvalidValue(f"Invalid named entity: {namespace.namespace}", value=namespace.namespace)
     from pulsar_admin.store.changes.topics import warned_of_lost  # 20 ms, and only a new namespace needs it
@@ -561,7 +578,8 @@ def plan_create_namespace(
     resources.read_tenant(txn, namespace.tenant)
     own = resources.current_cluster(txn)
     replicated = hash_order(clusters or ([] if namespace.cluster or own is None else [own]))
-    _check_tenant_clusters(txn, namespace, replicated)
+    in_name = [] if namespace.cluster in ("", resources.GLOBAL_CLUSTER) else [namespace.cluster]
+    _check_tenant_clusters(txn, namespace, [*in_name, *replicated])
     if resources.find_json(txn, namespace.policies_path) is not None:
         raise AlreadyExists("Namespace already exists", namespace=str(namespace))
     even = resources.bundles_of(bundles or resources.DEFAULT_BUNDLES)
@@ -734,13 +752,19 @@ class Grant(Struct, frozen=True):
     actions: Sequence[str] = ()
 
     def __post_init__(self) -> None:
+        _check_addressed("a role", self.role)
         for action in self.actions:
             if action not in ACTIONS:
                 raise InvalidValue(f"Illegal auth action '{action}'. Possible values: [{', '.join(ACTIONS)}]")
 
 
 def plan_anti_affinity(txn: Txn, namespace: NamespaceName, group: str | None, now_ms: int) -> Plan:
-    """Plan putting a namespace into an anti-affinity group, or out of its group if None; raises MetadataCorrupt."""
+    """Plan putting a namespace into an anti-affinity group, or out of its group if None.
+
+    Raises MetadataCorrupt, InvalidValue.
+    """
+    if group is not None and not group.strip():
+        raise InvalidValue("antiAffinityGroup can't be empty")
     command = f"namespaces {'delete' if group is None else 'set'}-anti-affinity-group"
     return _plan_local(txn, command, namespace, resources.ANTI_AFFINITY, group, now_ms)
 
@@ -869,7 +893,8 @@ def _plan_rights(
 def plan_grant_subscription(
     txn: Txn, namespace: NamespaceName, subscription: str, roles: Sequence[str], now_ms: int
 ) -> Plan:
-    """Plan restricting a subscription of a namespace to ``roles``; raises NamespaceNotFound."""
+    """Plan restricting a subscription of a namespace to ``roles``; raises NamespaceNotFound, InvalidValue."""
+    _check_addressed("a subscription", subscription)
     found = resources.read_policies(txn, namespace, "")
     after = {**_rights(found, _SUBSCRIPTIONS), subscription: hash_order(roles)}
     command = "namespaces grant-subscription-permission"

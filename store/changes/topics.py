@@ -16,7 +16,7 @@ from pulsar_admin.store.changes.cursors import info_of_state
 from pulsar_admin.store.changes.plan import AnnotationPart, ChangeKind, ChangePart, Plan, put_value_step
 from pulsar_admin.store.codec import managedledger
 from pulsar_admin.store.codec.cursor import CursorState, encode_cursor_info
-from pulsar_admin.store.codec.java import in_hash_map_order
+from pulsar_admin.store.codec.java import in_hash_map_order, java_integer
 from pulsar_admin.store.codec.policies import PartitionedTopic, decode_partitioned_topic, encode_partitioned_topic
 from pulsar_admin.store.db.audit_log import Step
 from pulsar_admin.store.db.environment import Txn
@@ -44,7 +44,7 @@ from pulsar_admin.store.model.topics import (
     read_topic,
 )
 from pulsar_admin.store.model.transactions import ASSIGN
-from pulsar_admin.store.names import PARTITION_SUFFIX, Position, TopicName, managed_ledger_of_path, shell_word
+from pulsar_admin.store.names import LONG_MAX, PARTITION_SUFFIX, Position, TopicName, managed_ledger_of_path, shell_word
 from pulsar_admin.store.wording import counted, listed, plural
 
 Properties = Mapping[str, str]
@@ -125,10 +125,14 @@ def _plan_topic(
     if partitions is not None:
         return _plan_partitioned(txn, kind, name, partitions, properties, now_ms)
     _check_new(txn, name)
-    base = name.base
-    if base != name:
+    whole, found, suffix = name.local_name.rpartition(PARTITION_SUFFIX)
+    index = (
+        java_integer(suffix, LONG_MAX) if found else None
+    )  # unlike a partition's, it may be -1 or have zeros before it
+    if index is not None:
+        base = TopicName(name.namespace, whole, name.domain)
         count = read_partitioned(txn, base).partitions
-        if not 0 <= name.partition_index < count:
+        if not count or index >= count:
             raise InvalidValue(
                 f'Can\'t create topic {name.local_name} with "-partition-" followed by '
                 + (

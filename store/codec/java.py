@@ -1,5 +1,7 @@
-"""Java 17's behaviour that shows in output of brokers and pulsar-admin: ``HashMap`` order, ``split``, ``toString``."""
+"""Java 17's behaviour that shows in output of brokers and pulsar-admin: ``HashMap`` order, ``split``, ``parseInt``,
+``toString``."""
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
@@ -24,6 +26,12 @@ def java_split(text: str, separator: str = ",") -> list[str]:
     while separator in text and parts and not parts[-1]:
         parts.pop()
     return parts
+
+
+def java_integer(text: str, most: int) -> int | None:
+    """Return the number that ``Integer.parseInt`` or ``Long.parseLong`` reads, at most ``most``; None if it refuses."""
+    number = int(text) if re.fullmatch("[+-]?[0-9]{1,19}", text) else None
+    return number if number is not None and -most - 1 <= number <= most else None
 
 
 def java_text(value: Any) -> str:  # Any: a JSON value

@@ -91,8 +91,10 @@ def seconds(group: str, options: Options) -> int:
 
 
 def seconds_of(time_ms: int) -> int:
-    """Return an option's milliseconds as seconds; -1, upstream's default, stays -1."""
-    return time_ms if time_ms == -1 else int(time_ms / 1000)
+    """Return an option's milliseconds as seconds; -1, upstream's default, stays -1. Raises InvalidValue for a fraction."""
+    if time_ms % 1000 and time_ms != -1:  # a TTL of 0.5 s would be stored as 0, which is none
+        raise InvalidValue(f"{time_ms} ms: this policy has whole seconds", value=time_ms)
+    return time_ms if time_ms == -1 else time_ms // 1000
 
 
 def flag(group: str, options: Options) -> bool:
@@ -137,9 +139,11 @@ def choice(*values: str, words: str) -> Make:
 def retention(group: str, options: Options) -> Json:
     """Return ``RetentionPolicies``: whole minutes and MB, rounded towards 0; -1 is infinite."""
     time_s, size = seconds_of(options["time"]), options["size"]
-    minutes = -1 if time_s == -1 else int(time_s / 60)
-    megabytes = -1 if size == -1 else int(size / (1 << 20))
-    return {"retentionTimeInMinutes": minutes, "retentionSizeInMB": megabytes}
+    return {"retentionTimeInMinutes": _towards_zero(time_s, 60), "retentionSizeInMB": _towards_zero(size, 1 << 20)}
+
+
+def _towards_zero(limit: int, unit: int) -> int:
+    return -1 if limit == -1 else -(-limit // unit) if limit < 0 else limit // unit
 
 
 def backlog_quota(group: str, options: Options) -> Json:
@@ -199,12 +203,12 @@ def persistence(group: str, options: Options) -> Json:
 
 def topic_creation(group: str, options: Options) -> Json:
     """Return ``AutoTopicCreationOverrideImpl``; raises InvalidValue."""
-    allows, kind, partitions = flag(group, options), options["type_"], options["num_partitions"]
+    allows, kind, partitions = flag(group, options), options["type_"].lower(), options["num_partitions"]
     if allows and kind not in ("partitioned", "non-partitioned"):
         raise InvalidValue("Must specify type of topic to be created. Possible values: (partitioned, non-partitioned)")
     if allows and kind == "partitioned" and not (partitions or 0) > 0:
         raise InvalidValue("Must specify num-partitions or num-partitions > 0 for partitioned topic type.")
-    if kind != "partitioned" and partitions is not None:
+    if allows and kind != "partitioned" and partitions is not None:
         detail = "[defaultNumPartitions] is not allowed to be set when the type is non-partition."
         raise InvalidValue(f"Invalid configuration for autoTopicCreationOverride. the detail is {detail}")
     value = {"allowAutoTopicCreation": allows, "topicType": kind}
@@ -213,7 +217,8 @@ def topic_creation(group: str, options: Options) -> Json:
 
 def update_strategy(group: str, options: Options) -> str:
     """Return a ``SchemaAutoUpdateCompatibilityStrategy``; raises InvalidValue."""
-    named = {"FULL": "Full", "BACKWARD": "Backward", "FORWARD": "Forward"}.get((options["compatibility"] or "").upper())
+    kinds = {"FULL": "Full", "BACKWARD": "Backward", "FORWARD": "Forward", "NONE": "AlwaysCompatible"}
+    named = kinds.get((options["compatibility"] or "").upper())
     if options["disabled"]:
         return "AutoUpdateDisabled"
     if named is None:
@@ -382,7 +387,7 @@ def _check_tenant(scope: Scope, cluster: str) -> None:
 
 def check_filters(scope: Scope, value: Json, options: Options) -> None:
     """Raise InvalidValue without a filter name; a store does not show which filters brokers have."""
-    if not value["entryFilterNames"]:
+    if not any(name.strip() for name in value["entryFilterNames"].split(",")):
         raise InvalidValue("entryFilterNames can't be empty. To remove entry filters use the remove method.")
 
 

@@ -98,6 +98,8 @@ ANSWERS: Answers = {
           for ledger_id in range(first, first + count)), 0, "x", {}), answer)
         for first, count, size, answer in ((0, 1, 1, 40), (0, 10_000, 1, 160_024), (0, 10_001, 1, EntryLogCorrupt),
                                            (-1, 1, 1, EntryLogCorrupt), (0, 1, 0, EntryLogCorrupt))],
+    java.java_integer: [(("+2147483647", 2**31 - 1), 2**31 - 1), (("-2147483648", 2**31 - 1), -(2**31)),
+        (("2147483648", 2**31 - 1), None), (("00", 1), 0), (("1.0", 1), None), (("1" * 20, LONG), None)],
     java.java_split: [(("",), [""]), (("a,,",), ["a"]), ((",",), [])],
     journal.decode_header: [
         ((b"BKLG" + struct.pack(">i", version), "x"), answer)

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,11 @@ from pulsar_admin.store.model.resources import find_json, tenant_path
 from pulsar_admin.store.names import parse_namespace
 from tests.conftest import Cli
 from tests.stores import imported, narrow_copy, put_node, read_rows
+
+_ISOLATION = (
+    "ns-isolation-policy set standalone {} --namespaces a/.* --primary b1 --auto-failover-policy-type min_available"
+    " --auto-failover-policy-params"
+)
 
 
 def test_a_namespace_that_is_not_there_gets_no_bookies(cli: Cli, store: Path) -> None:
@@ -79,3 +85,48 @@ unknownKey: "x"
         file.write_text(text)
         with pytest.raises(InvalidValue, match=re.escape(said)):
             read_cluster_file(file)
+
+
+REFUSALS = [
+    ("namespaces set-anti-affinity-group public/default -g ''", "antiAffinityGroup can't be empty"),
+    ("namespaces set-anti-affinity-group public/default -g ' '", "antiAffinityGroup can't be empty"),
+    ("namespaces grant-permission public/default --role '' --actions produce", "as the name of a role"),
+    ("namespaces revoke-permission public/default --role ''", "as the name of a role"),
+    ("topics grant-permission public/default/plain -r '' -a produce", "as the name of a role"),
+    ("topics revoke-permission public/default/plain -r ''", "as the name of a role"),
+    ("namespaces grant-subscription-permission public/default -s '' -rs r", "as the name of a subscription"),
+    ("tenants create new -r ' ops' -c standalone", "AdminRoles contains whitespace in the beginning or end."),
+    ("tenants update public -r ' '", "AdminRoles contains whitespace in the beginning or end."),
+    ("tenants create .. -c standalone", "is empty, . or .."),
+    ("namespaces create public/.", "is empty, . or .."),
+    (
+        "namespaces create public/west/new",
+        "Cluster [west] is not in the list of allowed clusters list for tenant [public]",
+    ),
+    ("namespaces create public/new -b 2147483647", "2,147,483,647 bundles of public/new: expected at most 80,659"),
+    ("clusters create . --url http://h:8080", "is empty, . or .."),
+    ("topics create public/default/..", "is empty, . or .."),
+    ("topics create-subscription public/default/plain -s .", "is empty, . or .."),
+    ("resourcegroups create a/b", "as the name of a resource group"),
+    ("clusters create-failure-domain standalone --domain-name a/b --broker-list b1", "as the name of a failure domain"),
+    (
+        f"{_ISOLATION.format('i')} min_limit=2147483648,usage_threshold=80",
+        "Invalid format of input policy data. policy: i",
+    ),
+    (
+        f"{_ISOLATION.format('i')} min_limit=-2147483649,usage_threshold=80",
+        "Invalid format of input policy data. policy: i",
+    ),
+    (f"{_ISOLATION.format('a/b')} min_limit=1,usage_threshold=80", "as the name of an isolation policy"),
+    ("topics create public/default/a-partition--1", "numeric value if there isn't a partitioned topic a created."),
+    ("topics create public/default/a-partition-00", "numeric value if there isn't a partitioned topic a created."),
+]
+"""Lines that a broker of 4.0.8 refused too, in its words or with 404 and 405 for an address that it does not have; but for the
+bundles, for which it has no limit: 80,659 bounds of 13 bytes are the MiB less one byte that ZooKeeper takes by default."""
+
+
+@pytest.mark.parametrize(("line", "refused"), REFUSALS, ids=[line for line, _ in REFUSALS])
+def test_what_upstream_refuses(cli: Cli, tmp_path: Path, line: str, refused: str) -> None:
+    said = cli("--store", narrow_copy(tmp_path), *shlex.split(line))
+    assert (said.exit_code, said.stdout) in ((2, ""), (3, "")), said.stderr
+    assert refused in said.stderr
