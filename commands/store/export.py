@@ -31,7 +31,7 @@ from pulsar_admin.store.errors import (
 )
 from pulsar_admin.store.model.publish_times import FORMS, Form
 from pulsar_admin.store.names import TopicName, shell_word, topic_of_path
-from pulsar_admin.store.wording import counted, listed, plural
+from pulsar_admin.store.wording import counted
 from pulsar_admin.typable import typable
 from pulsar_admin.visible import clean_text
 
@@ -227,13 +227,6 @@ def clone(app: App, directory: Path, topics: tuple[TopicName, ...], **where: Any
     (by default DIRECTORY). With --topic, only that topic is cloned, with its schema, its namespace's policies and the
     system topics. The original is not changed.
     """
-    from pulsar_admin.store.model.coverage import bring_hint, unseen_places
-
-    with app.session.read() as txn:
-        places = [*unseen_places(txn).values()]
-    if places:
-        only = f"{listed(places, 5)} {plural(len(places), 'has', 'have')}, not imported"
-        app.tell(f"entries that only {only}, are not cloned; {bring_hint(places)}")
     return Result(app.api.clone(directory, topics=[*map(str, topics)], **where))
 
 

@@ -429,10 +429,9 @@ class Transfers(Checked):
     ) -> cloning.CloneReport:
         """Write the store's cluster, or some topics, as one new standalone directory; ``dry_run`` only plans it.
 
-        ``cluster`` is its name, if the metadata has several, or ``NAME=NEW``. It only starts at the path ``boot_at``, by default
-        ``directory``, and ``bookie_id`` is that of its bookie. Returns its contents, what is ``missing`` by ledger, and how to ``start``
-        it. Raises AlreadyExists, InvalidValue, TopicNotFound, Refused if the metadata has several clusters and ``cluster`` names none,
-        SourceChanged, StalePlan, DiskFull.
+        ``cluster`` is its name, if the metadata has several, or ``NAME=NEW``. It only starts at ``boot_at``, by default ``directory``;
+        ``bookie_id`` is that of its bookie. Returns its contents, what is ``missing`` by ledger, and how to ``start`` it. Raises
+        AlreadyExists, InvalidValue, TopicNotFound, Refused (``cluster`` names none of several), SourceChanged, StalePlan, DiskFull.
         """
         request = cloning.CloneRequest(
             Path(directory),
@@ -441,8 +440,9 @@ class Transfers(Checked):
             cluster,
             bookie_id,
         )
+        warn = self._session.warn
         return self._exported(
-            lambda store: cloning.plan_clone(store, request), cloning.apply_clone, dry_run, changes=False
+            lambda store: cloning.plan_clone(store, request, warn), cloning.apply_clone, dry_run, changes=False
         )
 
     def salvage(
