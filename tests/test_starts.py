@@ -373,6 +373,10 @@ SERVERS: list[tuple[Plant, list[tuple[str, bool]]]] = [
         [("zookeeper-log-unreadable", False)],
     ),  # invalid magic number
     (lambda folder: flip(folder / "log.482", 60, 0xFF), [("zookeeper-log-unreadable", False)]),  # CRC check failed
+    (
+        lambda folder: flip(folder / "log.35e", 60, 0xFF),
+        [("zookeeper-log-unreadable", False)],
+    ),  # before the snapshot, and read
     (lambda folder: cut(folder / "log.482", 1000), []),  # the end of the log
     (zeros_inside, [("zookeeper-log-unreadable", True)]),  # its end, too
     (lambda folder: (folder / "snapshot.481").unlink(), []),

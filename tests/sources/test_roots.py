@@ -11,6 +11,8 @@ from pulsar_admin.store.codec.zookeeper import SnapshotNode, ZooKeeperNode, iter
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.db.storeinfo import read_store_info
 from pulsar_admin.store.db.tree import iter_nodes
+from pulsar_admin.store.errors import SourceNotFound
+from pulsar_admin.store.history.servers import find_servers
 from pulsar_admin.store.sources.bookieconf import read_bookie_conf
 from pulsar_admin.store.sources.roots import WHOLE, Roots
 from pulsar_admin.store.sources.zookeeper import read_snapshot
@@ -208,6 +210,10 @@ def test_metadata_of_no_cluster_is_refused(nodes: list[ZooKeeperNode], tmp_path:
     with FakeZooKeeper({node.path: Znode(node.data) for node in nodes}) as server:
         answer = cli("--store", tmp_path / "s", "store", "import", "cluster", "--zookeeper", server.address)
     assert (answer.exit_code, "no metadata of Pulsar or BookKeeper" in answer.stderr) == (5, True)
+    # History is read of such files as well, but for a cluster that was asked for.
+    assert [server.roots for server in find_servers((), [str(zookeeper)])] == [WHOLE]
+    with pytest.raises(SourceNotFound):
+        find_servers((), [str(zookeeper)], "/pulsar")
 
 
 @deep_but_for((0, 3), ("move", "roots"), PLACES)
