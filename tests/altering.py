@@ -33,11 +33,14 @@ def raw_rows(store: Path, ending: str = NAME_ENDING) -> Iterator[RawRow]:
                 yield from (RawRow(name.removesuffix(ending), key, value) for key, value in txn.cursor())
 
 
-def flip(file: Path, at: int, bits: int = 1) -> None:
-    """Turn BITS of the byte at a place of a file."""
+def flip(file: Path, at: int, bits: int = 1, *, by_disk: bool = False) -> None:
+    """Turn BITS of the byte at a place of a file; BY_DISK: its time stays."""
+    status = file.stat()
     data = bytearray(file.read_bytes())
     data[at] ^= bits
     file.write_bytes(data)
+    if by_disk:
+        os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))
 
 
 def alter(store: Path, row: RawRow, place: int, bit: int, *, in_key: bool = False) -> None:

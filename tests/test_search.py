@@ -26,9 +26,10 @@ from pulsar_admin.store.search.broker import BrokerSearch
 from pulsar_admin.store.search.broker_setup import DEFAULT_BROKER, BrokerSetup, told_version
 from pulsar_admin.store.search.by_time import Found, find_by_event_time, find_first_at_or_after
 from pulsar_admin.store.search.explain import _why, explain
+from tests.altering import flip
 from tests.at_bounds import LONG, UNREADABLE, Answers, N, Texts, asking
 from tests.stores import imported, read_rows, read_store
-from tests.synthetic import Made, MadeTopic, make_store
+from tests.synthetic import CREATED_MS, Made, MadeTopic, make_store, message_bytes
 from tests.worlds import CLUSTER, RELOADED, WORLD_NAMES, asked_topics, oracle
 
 WORLDS = (*WORLD_NAMES, CLUSTER)
@@ -339,6 +340,24 @@ def test_small_blocks_of_a_large_ledger(tmp_path: Path) -> None:
             found = find_first_at_or_after(reader, topic, time_ms, "publish")
             assert (found.position.entry_id if found.position else None) == expected
             assert found.entries_read <= 1024
+
+
+def test_a_damaged_entry_before_the_answer_is_counted_whatever_became_of_its_time(
+    tmp_path: Path, damages_stores: None
+) -> None:
+    """The log was damaged after the import: one bit of the entry at the time, in turn of each of its bytes."""
+    entry = Made(CREATED_MS + 5, payload=b"payload")
+    path = make_store(tmp_path / "store", {"a/b/c": MadeTopic([[Made(CREATED_MS), entry, Made(CREATED_MS + 10)]])})
+    (log,) = path.glob("entries/*.log")
+    stored, sound = message_bytes(entry, 1), log.read_bytes()
+    for place in range(len(stored)):
+        flip(log, sound.index(stored) + place, 0x80, by_disk=True)
+        with open_store(path) as store, open_reader(store) as reader:
+            found = find_first_at_or_after(
+                reader, read_topic(reader.txn, parse_topic("a/b/c")), entry.publish_ms, "auto"
+            )
+        assert (found.position, found.unreadable) == (Position(10, 2), 1), place
+        flip(log, sound.index(stored) + place, 0x80, by_disk=True)
 
 
 def test_reset_of_an_untouched_cursor_goes_to_the_first_entry(tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ from pulsar_admin.store.names import EARLIEST, LATEST, LONG_MAX, Position, Topic
 from pulsar_admin.store.policies.in_force import MessageTtl, find_message_ttl
 from pulsar_admin.store.search.broker import SEARCH_FAILS, BrokerSearch
 from pulsar_admin.store.search.broker_setup import DEFAULT_BROKER, BrokerSetup
-from pulsar_admin.store.search.by_time import find_first_at_or_after
+from pulsar_admin.store.search.by_time import Found, find_first_at_or_after
 from pulsar_admin.store.search.doubts import find_doubts, find_unseen, text_of_doubts
 from pulsar_admin.store.search.expiry import (
     ALL_BEFORE,
@@ -62,7 +62,7 @@ from pulsar_admin.store.search.expiry import (
     ttl_through,
 )
 from pulsar_admin.store.timespec import FromNow, format_age_ms, format_time_ms
-from pulsar_admin.store.wording import counted, counted_messages
+from pulsar_admin.store.wording import counted, counted_messages, plural
 
 _WORD_BITS = 64
 
@@ -523,8 +523,8 @@ def _time_move(reader: EntryReader, topic: Topic, cursor: Cursor, target: ToTime
             raise type(error)(_failure(error), hint="leave out --rule broker", **error.context) from error
     else:
         clock = request.indexed_clock
-        first = find_first_at_or_after(reader, topic, target.time_ms, clock).position
-        warnings = _unseen_warnings(reader, topic, first, target.time_ms, clock)
+        found = find_first_at_or_after(reader, topic, target.time_ms, clock)
+        first, warnings = found.position, _unseen_warnings(reader, topic, found, target.time_ms, clock)
         # A broker bisects, which on clocks that run backwards finds another entry: the preview shows the difference.
         try:
             move = _broker_move(topic, cursor, first, search.reset_read_position(target.time_ms))
@@ -552,28 +552,33 @@ def _again_move(reader: EntryReader, topic: Topic, cursor: Cursor, target: ToTim
         raise errors.InvalidValue("--until: a broker resets to one time only", hint="leave out --rule broker")
     clock = request.indexed_clock
     first, end = (
-        find_first_at_or_after(reader, topic, time_ms, clock).position for time_ms in (target.time_ms, target.until_ms)
+        find_first_at_or_after(reader, topic, time_ms, clock) for time_ms in (target.time_ms, target.until_ms)
     )
     warnings = _unseen_warnings(reader, topic, first, target.time_ms, clock)
     basis = MoveBasis(request.rule, time_ms=target.time_ms, until_ms=target.until_ms)
-    state = again_state(topic, cursor, first, end)
-    return CursorMove(topic, cursor, state, basis, warnings=warnings, misses=first is None)
+    state = again_state(topic, cursor, first.position, end.position)
+    return CursorMove(topic, cursor, state, basis, warnings=warnings, misses=first.position is None)
 
 
 def _failure(error: errors.StoreError) -> str:
     return f"a broker answers 500 and moves nothing: {error.message}"
 
 
-def _unseen_warnings(
-    reader: EntryReader, topic: Topic, first: Position | None, time_ms: int, clock: str
-) -> tuple[str, ...]:
-    """Return warnings about unreadable entries before ``first`` that may be at or after the time and are not replayed."""
-    end = topic.at_rank(topic.number_of_entries if first is None else topic.rank(first))
+def _unseen_warnings(reader: EntryReader, topic: Topic, found: Found, time_ms: int, clock: str) -> tuple[str, ...]:
+    """Return warnings about entries before the found one that cannot be read, may be at or after the time and are not replayed."""
+    warnings: list[str] = []
+    if found.unreadable:
+        damaged = counted(found.unreadable, "damaged entry", "damaged entries")
+        are = plural(found.unreadable, "is", "are")
+        warnings.append(f"{damaged} that may be at or after that time {are} not replayed")
+    end = topic.at_rank(topic.number_of_entries if found.position is None else topic.rank(found.position))
     doubts = find_doubts(reader.txn, topic, end, time_ms, clock, {})
     unseen = [replace(doubt, lost=0) for doubt in doubts if doubt.unseen]
-    if not unseen:
-        return ()
-    return (f"entries at or after that time among {text_of_doubts(unseen)} are not replayed: import them first",)
+    if unseen:
+        warnings.append(
+            f"entries at or after that time among {text_of_doubts(unseen)} are not replayed: import them first"
+        )
+    return tuple(warnings)
 
 
 def _broker_move(topic: Topic, cursor: Cursor, ours: Position | None, theirs: Position) -> BrokerMove:
@@ -773,6 +778,8 @@ def _check_resets_meet(
         text += f": {first.cursor.name} would move to the end and skip {counted_messages(gone.messages, gone.uncounted_entries)}"
     if newest is not None:
         text += f"; the newest entry, {_dated(newest, now_ms)}"
+    # What could not be read may be at or after the time.
+    text += "".join(f"; {warning}" for warning in first.warnings if not warning.startswith(who))
     if others:
         text += f" (also for {_others(others)})"
     ways = "--force moves to the end anyway"

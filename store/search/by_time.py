@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from msgspec import Struct
 
 from pulsar_admin.store.db.blocks import BLOCK_BITS, Block, decode_latest, decode_times, ledger_key
-from pulsar_admin.store.db.clocks import Clock, block_max, first_candidate
+from pulsar_admin.store.db.clocks import Clock, block_max, block_min, first_candidate
 from pulsar_admin.store.errors import EntryCorrupt, EntryNotFound, LedgerNotFound, StoreError
 from pulsar_admin.store.model.entry_times import iter_block_times
 from pulsar_admin.store.model.ledgers import find_times, iter_blocks
@@ -84,11 +84,16 @@ class _Look:
         time_ms, clock = self._question
         if block_max(block, clock) < time_ms:
             return None
+        earliest_ms = block_min(block, clock)
         for entry_id, entry_ms in iter_block_times(self._reader, block, clock):
             if entry_id >= entries:
                 break
             self.read += 1
-            if entry_ms is not None and entry_ms >= time_ms and self._is_sound(block.ledger_id, entry_id):
+            if entry_ms is None:
+                if clock != "broker":  # on which many sound entries have no time
+                    self._is_sound(block.ledger_id, entry_id)
+            # Before the earliest time that the index has of the block: the header was damaged since.
+            elif not earliest_ms <= entry_ms < time_ms and self._is_sound(block.ledger_id, entry_id):
                 return Position(block.ledger_id, entry_id), entry_ms
         return None
 

@@ -16,6 +16,7 @@ from pulsar_admin.store.model.reader import open_reader
 from pulsar_admin.store.model.topics import read_topic
 from pulsar_admin.store.names import Position, parse_topic
 from pulsar_admin.store.proto.managed_ledger_pb2 import ManagedCursorInfoMetadata
+from tests.altering import flip
 from tests.commands.changing import check_undo, rows_of
 from tests.conftest import Cli
 from tests.plans.test_expiry import put_json
@@ -144,6 +145,25 @@ def test_in_a_recorded_batch(cli: Cli, store: Path) -> None:
     rows = [row for row in oracle("small")["topics"][BATCHED]["messages"] if row[:2] == [8, 4]]
     reset(cli, store, BATCHED, "-s", "reset-me", "-m", "8:4:3")
     assert dict(state_of(store, BATCHED, "reset-me").batch_deletes) == {Position(8, 4): bit_words(range(3, len(rows)))}
+
+
+@pytest.mark.parametrize(
+    ("damaged", "code", "mark"),
+    [(Made(T + 9_000, payload=b"damaged"), 0, "10:1"), (Made(T + 20_000, payload=b"damaged"), 5, None)],
+)
+def test_a_damaged_entry_at_the_time_is_not_said_to_be_none(
+    cli: Cli, tmp_path: Path, damages_stores: None, damaged: Made, code: int, mark: str | None
+) -> None:
+    """The first at the time, with another after it, and the only one."""
+    topic = MadeTopic([[Made(T), damaged, Made(T + 15_000)]], cursors={"sub": CursorInfo(-1, Position(10, -1))})
+    path = make_store(tmp_path / "made", {"a/b/t": topic})
+    (log,) = path.glob("entries/*.log")
+    flip(log, log.read_bytes().index(b"damaged"), by_disk=True)
+    words = ("reset-cursor", "a/b/t", "-s", "sub", "-t", f"@{damaged.publish_ms}", "--dry-run", "-o", "json")
+    told = cli("--store", path, "topics", *words)
+    assert told.exit_code == code
+    assert "1 damaged entry that may be at or after that time is not replayed" in told.stdout + told.stderr
+    assert mark is None or told.json["after"]["markDeletePosition"] == mark
 
 
 def test_the_brokers_rule(cli: Cli, tmp_path: Path) -> None:
