@@ -5,10 +5,13 @@ Upstream: ``SchemaRegistryServiceImpl``, ``BookkeeperSchemaStorage``, ``SchemaCo
 
 import hashlib
 import json
+from base64 import b64decode
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from google.protobuf.descriptor_pb2 import FileDescriptorSet
+from google.protobuf.message import DecodeError
 from msgspec import Struct, field
 from msgspec.structs import replace
 
@@ -23,7 +26,7 @@ from pulsar_admin.store.changes.plan import (
     delete_step,
     put_value_step,
 )
-from pulsar_admin.store.codec.avro import parse_definition
+from pulsar_admin.store.codec.avro import find_flaw, parse_definition
 from pulsar_admin.store.codec.avrocompat import can_read
 from pulsar_admin.store.codec.claims import schema_claims
 from pulsar_admin.store.codec.ledgermetadata import ledger_path
@@ -103,10 +106,30 @@ def _check_definition(schema: ValueSchema) -> None:
     """Raise InvalidValue for a definition that does not fit the schema's type (upstream ``SchemaDataValidator``)."""
     kind = schema.type_name
     if kind in _STRUCTURED:
-        _parsed(schema.definition, kind)
-    elif schema.definition and kind not in ("KEY_VALUE", "PROTOBUF_NATIVE", "NONE", "BYTES"):
+        definition = _parsed(schema.definition, kind)
+        if kind == "AVRO" and isinstance(definition, list):
+            raise InvalidValue("Avro schema typed [UNION] is not supported", value=kind)
+        if (flaw := find_flaw(schema.definition)) is not None:
+            raise InvalidValue(f"Invalid schema definition data for {kind} schema: {flaw}", value=kind)
+    elif kind == "PROTOBUF_NATIVE":
+        _check_native(schema.definition)
+    elif schema.definition and kind not in ("KEY_VALUE", "NONE", "BYTES"):
         text = schema.definition.decode()
         raise InvalidValue(f"Invalid schema definition data for {kind.lower()} schema : '{text}'", value=kind)
+
+
+def _check_native(definition: bytes) -> None:
+    """Raise InvalidValue for a PROTOBUF_NATIVE definition without the message that it names."""
+    try:
+        native = json.loads(definition)
+        files = FileDescriptorSet.FromString(b64decode(native["fileDescriptorSet"])).file
+        (root,) = (file for file in files if file.name == native["rootFileDescriptorName"])
+        messages = root.message_type
+        for name in native["rootMessageTypeName"].removeprefix(root.package).removeprefix(".").split("."):
+            (found,) = (message for message in messages if message.name == name)
+            messages = found.nested_type
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, DecodeError) as error:
+        raise InvalidValue(f"deserialize ProtobufNative Schema failed: {reason_of(error)}") from error
 
 
 def _pair(definition: str) -> bytes:

@@ -66,7 +66,7 @@ def parse_definition(definition: bytes) -> Schema:
         if isinstance(schema, dict):
             schema.pop("__fastavro_parsed", None)  # fastavro would believe it
         deque(levels(schema, DEPTH_MAX), 0)
-        parsed = parse_schema(schema)
+        parsed = parse_schema(schema, _ignore_default_error=True)  # as Pulsar: its parsers do not validate defaults
         for part in _all_schemas(parsed):
             if isinstance(part, dict):
                 # fastavro lets names pass that are not text, and logical types that are none.
@@ -80,6 +80,54 @@ def parse_definition(definition: bytes) -> Schema:
     except (*_NO_DEFINITION, SchemaParseException) as error:
         raise EntryCorrupt(f"the AVRO definition of a schema: {reason_of(error)}") from error
     return parsed
+
+
+def find_flaw(definition: bytes) -> str | None:
+    """Return why AVRO of Java refuses a definition that ``parse_definition`` takes; None if it takes it as well.
+
+    Brokers differ in what they take in names: this takes a ``$`` as 4.2 does, and any namespace as 4.0 does.
+    """
+    whole = json.loads(definition)
+    if not named_schemas(parse_definition(definition)).keys().isdisjoint(_PRIMITIVES):
+        return "a name is that of a primitive type"
+    try:
+        parts = [*_all_schemas(whole)]
+    except _NO_DEFINITION:
+        return "items, values or a type are no schema"
+    for part in parts:
+        if isinstance(part, list):
+            kinds = [one["type"] if isinstance(one, dict) else one for one in part if not _is_named(one)]
+            if any(isinstance(one, list) for one in part) or len({*map(json.dumps, kinds)}) < len(kinds):
+                return "a union has a union in it, or a type twice"
+        elif _is_named(part):
+            fields, aliases, name = part.get("fields"), part.get("aliases", []), part["name"]
+            if not isinstance(aliases, list) or not all(
+                _is_name(str(one).rpartition(".")[2]) for one in (name, *aliases)
+            ):
+                return f"{name!r}, or an alias of it, is no name"
+            if part["type"] == "fixed" and not (type(part.get("size")) is int and part["size"] >= 0):
+                return f"the size of {name} is not 0 or more"
+            if part["type"] in ("record", "error") and not isinstance(fields, list):
+                return f"the record {name} has no fields"
+            names = [field["name"] for field in fields or ()]
+            if not all(map(_is_name, names)) or len({*names}) < len(names):
+                return f"a field of {name} has no valid name, or that of another"
+            if any(str(field.get("order", "ignore")).lower() not in _ORDERS for field in fields or ()):
+                return f"the order of a field of {name} is none of {', '.join(_ORDERS)}"
+    return None
+
+
+_PRIMITIVES = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
+_ORDERS = ("ascending", "descending", "ignore")
+
+
+def _is_named(part: Schema) -> bool:
+    return isinstance(part, dict) and part["type"] in ("record", "error", "enum", "fixed")
+
+
+def _is_name(name: str) -> bool:
+    # As Java's isLetter and isDigit: an expression's \w has superscripts, too.
+    return not name[:1].isdecimal() and all(one.isalpha() or one.isdecimal() or one in "_$" for one in name or " ")
 
 
 _NO_DEFINITION = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)

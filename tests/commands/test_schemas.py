@@ -8,10 +8,11 @@ import pytest
 from msgspec.structs import replace
 
 from pulsar_admin.store.changes.plan import WritingPlan
-from pulsar_admin.store.changes.schemas import NewSchema, plan_upload
+from pulsar_admin.store.changes.schemas import NewSchema, parse_schema, plan_upload
 from pulsar_admin.store.codec.avrocompat import can_read
 from pulsar_admin.store.codec.schema import SchemaEntry, decode_schema_entry
 from pulsar_admin.store.db.environment import open_store
+from pulsar_admin.store.errors import InvalidValue
 from pulsar_admin.store.model.reader import open_reader
 from pulsar_admin.store.model.schemas import find_locator
 from pulsar_admin.store.names import Position, parse_topic
@@ -270,6 +271,80 @@ def test_refusals(cli: Cli, store: Path, given: Path, tmp_path: Path) -> None:
     assert "namespace" in upload("AVRO", empty, "tdo/none/x")
     missing = cli("--store", store, "schemas", "upload", TOPIC, "-f", tmp_path / "none.json")
     assert "none.json is not found." in missing.stderr
+
+
+def _record(**members: object) -> str:
+    return json.dumps({"type": "record", "name": "A", "fields": [], **members})
+
+
+def _field(**members: object) -> str:
+    return _record(fields=[{"name": "a", "type": "int", **members}])
+
+
+DEFINITIONS = [
+    (_record(name="A-b"), False),
+    (_record(name="1A"), False),
+    (_record(name=""), False),
+    (_record(name="A b"), False),
+    (_record(name="a²"), False),
+    (_record(name="int"), False),
+    (_record(name="Ä"), True),
+    (_record(name="a.b.C"), True),
+    (_record(namespace=""), True),
+    (_record(aliases=["a-b"]), False),
+    (_record(aliases=5), False),
+    (_record(fields=[{"name": "a", "type": "int"}] * 2), False),
+    ('{"type":"record","name":"A"}', False),
+    (_field(name="a-b"), False),
+    (_field(name=""), False),
+    (_field(aliases=["a-b"]), True),
+    (_field(order="x"), False),
+    (_field(default="x"), True),
+    (_field(type=["null", "int"], default=5), True),
+    (_field(type=["int", "int"]), False),
+    (_field(type=[["int"], "null"]), False),
+    ('{"type":"fixed","name":"F","size":-1}', False),
+    ('{"type":"array","items":"int"}', True),
+    ('{"type":"array","items":{"x":1}}', False),
+    ('["null","int"]', False),
+]
+"""Definitions, and whether brokers of 4.0.8, 4.2.4 and 5.0.1 took them as AVRO: all three did the same."""
+
+
+@pytest.mark.parametrize(("definition", "is_taken"), DEFINITIONS, ids=[definition for definition, _ in DEFINITIONS])
+def test_definitions_that_brokers_take(definition: str, is_taken: bool) -> None:
+    given = {"type": "AVRO", "schema": definition}
+    if is_taken:
+        assert parse_schema(given, "it").definition == definition.encode()
+    else:
+        with pytest.raises(InvalidValue):
+            parse_schema(given, "it")
+
+
+NATIVE = {"fileDescriptorSet": "ChcKB2EucHJvdG8SAWEiCQoBQhoECgJDRA==", "rootFileDescriptorName": "a.proto"}
+"""A file a.proto of package a with the message B, in which there is a message CD."""
+
+
+@pytest.mark.parametrize(
+    ("definition", "is_taken"),
+    [
+        ("", False),
+        ("{}", False),
+        ("x", False),
+        ('{"fileDescriptorSet":"","rootMessageTypeName":"a.B","rootFileDescriptorName":"a.proto"}', False),
+        (json.dumps({**NATIVE, "rootMessageTypeName": "a.C"}), False),
+        (json.dumps({**NATIVE, "rootMessageTypeName": "a.B"}), True),
+        (json.dumps({**NATIVE, "rootMessageTypeName": "a.B.CD"}), True),
+    ],
+)
+def test_a_native_protobuf_definition_has_its_message(definition: str, is_taken: bool) -> None:
+    """Brokers of 4.0.8, 4.2.4 and 5.0.1 refused the first four: ``ProtobufNativeSchemaDataValidator``."""
+    given = {"type": "PROTOBUF_NATIVE", "schema": definition}
+    if is_taken:
+        assert parse_schema(given, "it").definition == definition.encode()
+    else:
+        with pytest.raises(InvalidValue, match="deserialize ProtobufNative Schema failed"):
+            parse_schema(given, "it")
 
 
 @pytest.mark.parametrize(("strategy", "code"), [("BACKWARD", 0), ("BACKWARD_TRANSITIVE", 3)])
