@@ -87,7 +87,7 @@ from pulsar_admin.store.reports.log_files import LogVerdict, _verify_map, read_l
 from pulsar_admin.store.scan import ledgers_map
 from pulsar_admin.store.sources.layout import _nearest_hint
 from pulsar_admin.store.transfer import bundle, ensemble_export, fetching, ledger_export, offloads, reading
-from tests.at_bounds import DAY, LONE, LONG, PLACES, UNREADABLE, Answers, N, Texts, asking, refusal
+from tests.at_bounds import DAY, LONE, LONG, PLACES, PLAIN, UNREADABLE, Answers, N, Texts, asking, refusal
 from tests.conftest import Cli
 from tests.stores import (
     change_value,
@@ -133,6 +133,8 @@ ANSWERS: Answers = {
     columns.age_text: [((DAY,), "1d0h"), ((59_999,), "59s")],
     columns.kind_of: [(("closeTime", 10**11), "time"), (("closeTime", 10**11 - 1), "number")],
     config._jobs: [((1,), 1), ((1024,), 1024), ((0,), InvalidValue), ((1025,), InvalidValue)],
+    jsonify.node_json: [((PLAIN, b"\xff"), {"structure": "unreadable", "value": "ff",
+        "error": f"{PLAIN}: no ManagedLedgerInfo: the protobuf cannot be parsed"})],
     jsonify.position_json: [
         ((Position(1, 2, 0),), {"ledgerId": 1, "entryId": 2, "partitionIndex": -1, "batchIndex": 0})],
     output._told_text: [(("sizeBytes", 0), "0 B")],

@@ -2,6 +2,7 @@
 
 import os
 import random
+import re
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Iterator
@@ -236,6 +237,12 @@ def test_commands(cli: Cli, demo_store: Path, tmp_path: Path) -> None:
     assert [row["producer"] for row in document["producers"] if row["blamed"]] == [
         *("slow-clock", "fast-clock", "on-time", "far-future")
     ]
+    few, left = re.fullmatch(
+        r".*?: (\d+) entries.*\n(\d+) entries are outside the times asked for\n.*",
+        cli(*common, "timeline", "public/default/plain", "--end-time", "@1795252997000").stdout,
+        re.DOTALL,
+    ).groups()  # type: ignore[union-attr]
+    assert (int(few) > 0, int(few) + int(left)) == (True, 300)
     table = cli(*common, "skew", "acme/iot/skewed").stdout.splitlines()
     assert len(table) == 5
     assert table[1].split()[:3] == ["persistent://acme/iot/skewed", "slow-clock", "60"]

@@ -320,6 +320,12 @@ def test_new_ledgers_hold_the_same_entries(cli: Cli, store: Path, tmp_path: Path
         if "/acme/" in f"/{name}" and said["messages"]
     }
     assert len(changes) == len(names)
+    for change in changes:
+        stats = cli.json(store, f"topics stats-internal {change['topic']}")
+        there = {key: stats[key] for key in ("numberOfEntries", "lastConfirmedEntry")} | {
+            "ledgers": len(stats["ledgers"])
+        }
+        assert change["after"] == there
     after = cli("--store", store, *dump).json_lines
     expected = [json.loads(line) for line in lines.splitlines()]
     assert {row["topic"] for row in expected} == names

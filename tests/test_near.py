@@ -19,6 +19,10 @@ def test_a_ledger_that_is_there_without_metadata_is_no_slip_for_one_that_has_som
     assert cli("--store", store, *refused.error["hint"].rpartition("pulsar-admin ")[2].split()).exit_code == 0
 
 
+def test_a_ledger_with_two_digits_exchanged_is_near(cli: Cli, demo_store: Path) -> None:
+    assert cli.on(demo_store, "ledgers info 186 -o json").error["context"]["near"] == ["168", "166", "156"]
+
+
 def test_a_topic_that_a_broker_deleted_is_said_to_be(cli: Cli) -> None:
     store = imported("cluster", "crashed")
     result = cli("--store", store, "topics", "why", "public/default/doomed")
