@@ -226,19 +226,25 @@ def _apply_tree_step(txn: Txn, reader: EntryReader, step: audit_log.Step) -> Non
 # -- steps ------------------------------------------------------------------------------------------------------------
 
 
+def check_new_path(path: str) -> None:
+    """Raise InvalidValue for a path with an empty name, ``.`` or ``..``: no request to a broker can name it, and ZooKeeper has none.
+
+    Where brokers keep metadata in RocksDB, clients create such topics and subscriptions: what exists is copied and recovered.
+    """
+    if not {"", ".", ".."}.isdisjoint(path.split("/")[1:]):
+        raise InvalidValue(f"{path}: a name in a metadata path is empty, . or ..", path=path)
+
+
 def put_value_step(txn: Txn, path: str, value: bytes, now_ms: int, *, whole_topic: bool = False) -> audit_log.Step:
     """Return the step that creates or sets a metadata node as a broker would: version + 1, modified now.
 
-    Raises Refused for a segment of a scalable topic, unless the ``whole_topic`` is created with it, and InvalidValue for
-    a new node that ZooKeeper does not take.
+    Raises Refused for a segment of a scalable topic, unless the ``whole_topic`` is created with it.
     """
     key = tree_key(path)
     node = find_node(txn, path)
     if not whole_topic:
         _check_segment(path)
     if node is None:
-        if not {"", ".", ".."}.isdisjoint(path.split("/")[1:]):
-            raise InvalidValue(f"{path}: a name in a metadata path is empty, . or ..", path=path)
         stat = NodeStat(0, 0, now_ms, now_ms, False)
         return audit_log.Step("tree", key, None, encode_node(Node(path, stat, value)))
     stat = node.stat._replace(version=node.stat.version + 1, modified_ms=now_ms)

@@ -14,7 +14,7 @@ from typing import Any
 from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
-from pulsar_admin.store.changes.plan import ChangeKind, ChangePart, Plan, delete_step, put_value_step
+from pulsar_admin.store.changes.plan import ChangeKind, ChangePart, Plan, check_new_path, delete_step, put_value_step
 from pulsar_admin.store.changes.policies import (
     PolicyJob,
     conflict_warnings,
@@ -88,6 +88,8 @@ def plan_nodes(
         if change.after is None:
             steps.append(delete_step(txn, change.path))
         else:
+            if before is None:
+                check_new_path(change.path)
             steps.append(put_value_step(txn, change.path, encode_json_object(change.after), now_ms))
     return Plan(kind, txn.id, tuple(steps), tuple(parts), warnings=tuple(warnings))
 
@@ -587,6 +589,7 @@ def plan_create_namespace(
     new = {"replication_clusters": replicated, "allowed_clusters": allowed, "bundles": even}
     policies = new_policies(new)
     shown = {"replication_clusters": replicated, "numBundles": even["numBundles"]}
+    check_new_path(namespace.policies_path)
     step = put_value_step(txn, namespace.policies_path, encode_json_object(policies), now_ms)
     part = ChangePart(namespace=str(namespace), after=shown)
     return warned_of_lost(

@@ -18,7 +18,15 @@ from pulsar_admin.store.changes.cursors import (
     state_json,
     unreadable_text,
 )
-from pulsar_admin.store.changes.plan import ChangeKind, ChangePart, CursorPart, Plan, delete_step, put_value_step
+from pulsar_admin.store.changes.plan import (
+    ChangeKind,
+    ChangePart,
+    CursorPart,
+    Plan,
+    check_new_path,
+    delete_step,
+    put_value_step,
+)
 from pulsar_admin.store.changes.resets import check_position, start_state
 from pulsar_admin.store.codec.cursor import INTERNAL_PROPERTY_PREFIX, CursorState, encode_cursor_info
 from pulsar_admin.store.codec.strict_values import parse_integer
@@ -72,6 +80,7 @@ def plan_create(reader: EntryReader, topics: Sequence[Topic], new: NewSubscripti
     parts: list[ChangePart] = []
     for topic in topics:
         path = topic.name.cursor_path(new.name)
+        check_new_path(path)
         if find_node(reader.txn, path) is not None:
             raise AlreadyExists(
                 f"Subscription already exists for topic: {topic.name} has {new.name!r}",

@@ -13,7 +13,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from pulsar_admin.store.changes.cursors import info_of_state
-from pulsar_admin.store.changes.plan import AnnotationPart, ChangeKind, ChangePart, Plan, put_value_step
+from pulsar_admin.store.changes.plan import AnnotationPart, ChangeKind, ChangePart, Plan, check_new_path, put_value_step
 from pulsar_admin.store.codec import managedledger
 from pulsar_admin.store.codec.cursor import CursorState, encode_cursor_info
 from pulsar_admin.store.codec.java import in_hash_map_order, java_integer
@@ -249,6 +249,7 @@ def plan_shadow(reader: EntryReader, name: TopicName, source: TopicName, propert
 
 
 def _check_new(txn: Txn, name: TopicName) -> None:
+    check_new_path(name.path)
     try:
         check_namespace(txn, name.namespace)
     except NamespaceNotFound as error:
