@@ -50,6 +50,7 @@ from pulsar_admin.store.model import resources
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import iter_namespaces
 from pulsar_admin.store.names import INT_MAX, SCALABLE, NamespaceName, TopicName, is_allowed_name, shell_word
+from pulsar_admin.store.policies.rules import check_peers
 from pulsar_admin.store.wording import shortened
 
 
@@ -971,8 +972,9 @@ _DELETER = "clusterThatCanDeleteNamespace"
 
 
 def plan_allowed_clusters(txn: Txn, namespace: NamespaceName, clusters: Sequence[str], now_ms: int) -> Plan:
-    """Plan setting the clusters that a namespace may replicate to; raises NamespaceNotFound, Refused."""
+    """Plan setting the clusters that a namespace may replicate to; raises NamespaceNotFound, Refused, InvalidValue."""
     _check_tenant_clusters(txn, namespace, hash_order(clusters))
+    check_peers(txn, hash_order(clusters))
     found = resources.read_policies(txn, namespace)
     replicated = found.get("replication_clusters") or []
     if any(cluster not in clusters for cluster in replicated):

@@ -3,6 +3,7 @@
 Upstream: ``PersistentTopicsBase.internalCreateSubscription``, ``PersistentTopic.unsubscribe``."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -31,8 +32,9 @@ from pulsar_admin.store.changes.resets import check_position, start_state
 from pulsar_admin.store.codec.cursor import INTERNAL_PROPERTY_PREFIX, CursorState, encode_cursor_info
 from pulsar_admin.store.codec.strict_values import parse_integer
 from pulsar_admin.store.db.audit_log import Step
+from pulsar_admin.store.db.environment import Txn
 from pulsar_admin.store.db.tree import find_node, read_node
-from pulsar_admin.store.errors import AlreadyExists, InvalidValue, Refused
+from pulsar_admin.store.errors import AlreadyExists, InvalidValue, MetadataCorrupt, Refused
 from pulsar_admin.store.facts.backlogs import extent_of_messages
 from pulsar_admin.store.model.broken_beside import unseen_position
 from pulsar_admin.store.model.cursors import (
@@ -42,13 +44,17 @@ from pulsar_admin.store.model.cursors import (
     REPLICATOR_PREFIX,
     Cursor,
     is_replicated,
+    is_subscription,
+    iter_cursor_names,
     pending_intervals,
 )
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.references import BUCKET_PREFIX
 from pulsar_admin.store.model.topics import COMPACTED_LEDGER, Topic, find_pending_ack
-from pulsar_admin.store.names import EARLIEST, LATEST, Position, shell_word
+from pulsar_admin.store.names import EARLIEST, LATEST, Position, TopicName, shell_word
 from pulsar_admin.store.policies.retention import freed_ledgers, read_mark_deletes
+from pulsar_admin.store.policies.table import policies_by_name
+from pulsar_admin.store.policies.values import value_in_force
 
 
 class NewSubscription(Struct, frozen=True):
@@ -88,6 +94,7 @@ def plan_create(reader: EntryReader, topics: Sequence[Topic], new: NewSubscripti
                 topic=str(topic.name),
                 subscription=new.name,
             )
+        _check_room(reader.txn, topic.name)
         state = start_state(reader, topic, new.start, exclude=False)
         state = replace(state, properties=new.long_properties)
         info = info_of_state(state, dict(new.properties), now_ms)
@@ -95,6 +102,15 @@ def plan_create(reader: EntryReader, topics: Sequence[Topic], new: NewSubscripti
         parts.append(creation_part(reader, topic, new, state))
     kind = ChangeKind("topics create-subscription", "create subscription {subscription} on {place}")
     return Plan(kind, reader.txn.id, tuple(steps), tuple(parts))
+
+
+def _check_room(txn: Txn, name: TopicName) -> None:
+    """Raise Refused if the topic has as many subscriptions as its policies or its namespace's allow."""
+    most = None
+    with suppress(MetadataCorrupt):  # what is allowed is unknown then
+        most, _ = value_in_force(txn, name.base, policies_by_name()["max-subscriptions-per-topic"], {})
+    if isinstance(most, int) and 0 < most <= sum(map(is_subscription, iter_cursor_names(txn, name))):
+        raise Refused(f"Exceed the maximum number of subscriptions of the topic: {name}", topic=str(name))
 
 
 def creation_part(reader: EntryReader, topic: Topic, new: NewSubscription, state: CursorState) -> ChangePart:

@@ -26,6 +26,7 @@ from pulsar_admin.store.errors import (
     AlreadyExists,
     IndexCorrupt,
     InvalidValue,
+    MetadataCorrupt,
     NamespaceNotFound,
     Refused,
     StoreError,
@@ -39,12 +40,14 @@ from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import (
     PARTITIONS_MAX,
     check_namespace,
+    iter_topic_texts,
     list_partitions,
     read_partitioned,
     read_topic,
 )
 from pulsar_admin.store.model.transactions import ASSIGN
 from pulsar_admin.store.names import LONG_MAX, PARTITION_SUFFIX, Position, TopicName, managed_ledger_of_path, shell_word
+from pulsar_admin.store.policies.values import read_namespace_json
 from pulsar_admin.store.wording import counted, listed, plural
 
 Properties = Mapping[str, str]
@@ -142,9 +145,26 @@ def _plan_topic(
                 ),
                 value=str(name),
             )
+    _check_room(txn, name, 1)
     kept = in_hash_map_order(properties)
     part = ChangePart(topic=str(name), after={"properties": kept})
     return Plan(kind, txn.id, (_topic_step(txn, name, kept, now_ms),), (part,))
+
+
+def _check_room(txn: Txn, name: TopicName, added: int) -> None:
+    """Raise Refused if the namespace would have more topics and partitions than its policies allow; system topics are free."""
+    most = None
+    with suppress(MetadataCorrupt):  # what is allowed is unknown then
+        most = read_namespace_json(txn, name.namespace).get("max_topics_per_namespace")
+    if not isinstance(most, int) or most <= 0 or name.is_system:
+        return
+    there = sum(1 for _ in iter_topic_texts(txn, name.namespace, system=False))
+    if there + added > most:
+        raise Refused(
+            "Exceed maximum number of topics in namespace.",
+            hint=f"{name.namespace} has {there} of {most}: pulsar-admin namespaces set-max-topics-per-namespace raises it",
+            topic=str(name),
+        )
 
 
 def _plan_partitioned(
@@ -163,6 +183,7 @@ def _plan_partitioned(
             hint=f"create it with --partitions {most + 1}; or delete partitions: pulsar-admin topics delete {shell_word(there[-1])}",
             topic=str(name),
         )
+    _check_room(txn, name, partitions)
     kept = in_hash_map_order(properties)
     record = encode_partitioned_topic(PartitionedTopic(partitions, False, kept))
     steps = [put_value_step(txn, name.partitioned_path, record, now_ms), *_missing(txn, name, partitions, now_ms)]

@@ -7,7 +7,7 @@ in bytes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -361,11 +361,29 @@ def check_clusters(scope: Scope, value: list[str], options: Options) -> None:
             )
     elif scope.of_topic and scope.cluster and scope.cluster not in value:
         raise InvalidValue("Can not remove local cluster from the local topic-level replication clusters policy")
+    allowed = () if scope.of_topic else scope.namespace_policies.get("allowed_clusters") or ()
+    if outside := [name for name in value if allowed and name not in allowed]:
+        raise InvalidValue(
+            f"Cluster [{outside[0]}] is not in the list of allowed clusters list for namespace [{scope.namespace}]"
+        )
     known = set(iter_children(scope.txn, "/admin/clusters"))
     for name in value:
         if known and name not in known:  # a copy without any cluster does not say which ones exist
             raise InvalidValue(f"Invalid cluster id: {name}")
         _check_tenant(scope, name)
+    check_peers(scope.txn, value)
+
+
+def check_peers(txn: Txn, clusters: Sequence[str]) -> None:
+    """Raise InvalidValue if one of the ``clusters`` of a namespace or topic is a peer of another."""
+    from pulsar_admin.store.model.resources import cluster_path, find_json
+
+    for name in clusters:
+        peers = (find_json(txn, cluster_path(name)) or {}).get("peerClusterNames") or ()
+        if both := [peer for peer in peers if peer in clusters]:
+            raise InvalidValue(
+                f"{name}'s peer-clusters [{', '.join(both)}] can't be part of replication-clusters [{', '.join(clusters)}]"
+            )
 
 
 def _node(scope: Scope, path: str) -> Node | None:

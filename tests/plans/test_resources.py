@@ -130,3 +130,42 @@ def test_what_upstream_refuses(cli: Cli, tmp_path: Path, line: str, refused: str
     said = cli("--store", narrow_copy(tmp_path), *shlex.split(line))
     assert (said.exit_code, said.stdout) in ((2, ""), (3, "")), said.stderr
     assert refused in said.stderr
+
+
+_PEERS = "standalone's peer-clusters [west] can't be part of replication-clusters [standalone, west]"
+_SUBSCRIPTIONS = "Exceed the maximum number of subscriptions of the topic: persistent://two/a/"
+IN_TURN = [
+    ("clusters create west --url http://west:1", ""),
+    ("tenants create two -c standalone,west", ""),
+    ("namespaces create two/a -c standalone", ""),
+    ("namespaces set-allowed-clusters two/a -c standalone", ""),
+    (
+        "namespaces set-clusters two/a -c standalone,west",
+        "is not in the list of allowed clusters list for namespace [two/a]",
+    ),
+    ("namespaces create two/b -c standalone", ""),
+    ("clusters update-peer-clusters standalone --peer-clusters west", ""),
+    ("namespaces set-clusters two/b -c standalone,west", _PEERS),
+    ("namespaces set-allowed-clusters two/b -c standalone,west", _PEERS),
+    ("namespaces create two/c -c standalone,west", ""),
+    ("namespaces set-max-topics-per-namespace two/a -t 2", ""),
+    ("topics create two/a/one", ""),
+    ("topics create-partitioned-topic two/a/p -p 2", "Exceed maximum number of topics in namespace."),
+    ("topics create two/a/two", ""),
+    ("topics create two/a/three", "Exceed maximum number of topics in namespace."),
+    ("namespaces set-max-subscriptions-per-topic two/a -m 1", ""),
+    ("topics create-subscription two/a/one -s one", ""),
+    ("topics create-subscription two/a/one -s two", f"{_SUBSCRIPTIONS}one"),
+    ("topicPolicies set-max-subscriptions-per-topic two/a/two -s 2", ""),
+    ("topics create-subscription two/a/two -s one", ""),
+    ("topics create-subscription two/a/two -s two", ""),
+    ("topics create-subscription two/a/two -s three", f"{_SUBSCRIPTIONS}two"),
+]
+"""Lines one after the other, and what a broker of 4.0.8 refused them with."""
+
+
+def test_what_upstream_refuses_for_what_was_set_before(cli: Cli, tmp_path: Path) -> None:
+    store = narrow_copy(tmp_path)
+    for line, refused in IN_TURN:
+        said = cli.on(store, line)
+        assert (said.exit_code in (2, 3), refused in said.stderr) == (bool(refused), True), (line, said.stderr)
