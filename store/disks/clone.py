@@ -43,14 +43,14 @@ from pulsar_admin.store.db.owners import find_owners
 from pulsar_admin.store.db.tree import Node, find_node, iter_nodes
 from pulsar_admin.store.errors import InvalidValue, MetadataCorrupt, Refused, StoreError, stale
 from pulsar_admin.store.files import check_new, create_directory, create_file, new_directory
-from pulsar_admin.store.model.coverage import bring_hint, unseen_places
+from pulsar_admin.store.model.coverage import unseen_text
 from pulsar_admin.store.model.ledgers import Ledger, find_metadata, iter_blocks, read_ledger, sorted_ledger_ids
 from pulsar_admin.store.model.topics import iter_topics, select_topics
 from pulsar_admin.store.names import EVENTS, TopicName, TopicSelection, shell_word
 from pulsar_admin.store.sources.locations_writer import Locations
 from pulsar_admin.store.sources.log_files import put_logs
 from pulsar_admin.store.sources.rocksdb import create_database
-from pulsar_admin.store.wording import Answer, listed, plural
+from pulsar_admin.store.wording import Answer
 
 SYSTEM = "pulsar/system"
 
@@ -139,9 +139,8 @@ def plan_clone(store: Store, request: CloneRequest, warn: Callable[[list[str]], 
     Refused if several clusters could be meant."""
     check_new(request.target, "name a directory that does not exist")
     with store.read() as txn:
-        if places := [*unseen_places(txn).values()]:
-            only = f"{listed(places, 5)} {plural(len(places), 'has', 'have')}, not imported"
-            warn([f"entries that only {only}, are not cloned; {bring_hint(places)}"])
+        if unseen := unseen_text(txn, "cloned"):
+            warn([unseen])
         topics: frozenset[TopicName] | None = None
         if request.topics:
             chosen = select_topics(txn, TopicSelection(tuple(request.topics)))

@@ -231,6 +231,13 @@ def unseen_places(txn: Txn) -> Mapping[str, str]:
     return dict(sorted(places.items(), key=lambda item: item[1]))
 
 
+def unseen_text(txn: Txn, what: str) -> str:
+    """Return a sentence that the entries of ``unseen_places`` "are not" something, with the commands that import these; "" for none."""
+    places = [*unseen_places(txn).values()]
+    only = f"{listed(places, 5)} {plural(len(places), 'has', 'have')}"
+    return f"entries that only {only}, not imported, are not {what}; {bring_hint(places)}" if places else ""
+
+
 def absent_in(txn: Txn, members: Iterable[str]) -> tuple[str, ...]:
     """Return those of ``unseen_places`` that are of ``members``, in their order, each once."""
     unseen = unseen_places(txn)

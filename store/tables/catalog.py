@@ -49,7 +49,7 @@ from pulsar_admin.store.scan.typed_values import Values
 from pulsar_admin.store.tables.entries import NO_SEQUENCE, entry_keys, senders, with_topics
 from pulsar_admin.store.tables.folder import Folder, Manifest, TableFile, read_manifest
 from pulsar_admin.store.tables.parquet import check_file, explained, lacking, open_checked
-from pulsar_admin.store.tables.rows import SMALL_TABLES, iter_table
+from pulsar_admin.store.tables.rows import SMALL_TABLES, iter_table, tell_unseen
 from pulsar_admin.store.tables.schemas import OF_TOPIC, TABLES, known_schema
 from pulsar_admin.store.tables.split_sql import AddUp, Split
 from pulsar_admin.store.tables.sql import (
@@ -96,6 +96,7 @@ class StoredEntries(Struct):
     def rows(self, columns: Collection[str], pruner: Pruner) -> Iterator[pa.RecordBatch]:
         """Yield the entries that may pass the filter."""
         names = [name for name in ENTRIES.names if name in columns]
+        tell_unseen(self.reader.txn, _named(pruner, self.topics), self.problems.append)
         before = self.seen.read_bytes
         makes = _Columns(self.reader.txn, self.cluster, names)
         for extents in self._rounds(pruner):
@@ -436,6 +437,13 @@ _BY_TOPIC = ("topics", "ledgers", "cursors")
 _SAME_SCHEMA_TOPICS = 1024  # of which the schemas are compared; of more, values are JSON text
 
 
+def _named(pruner: Pruner, topics: Callable[[], Sequence[str]]) -> list[TopicName] | None:
+    """Return those of the topics that the filter allows, None if it allows all, or rows without a topic."""
+    if not pruner.names("topic") or pruner.passing([pc.field("topic").is_null()]):
+        return None
+    return [parse_owner(topic) for topic in pruner.chosen("topic", topics())]
+
+
 class StoreTables:
     """The tables that SQL sees in one snapshot of a store; ``asked`` returns a new reader of the snapshot for each
     scan.
@@ -486,9 +494,7 @@ class StoreTables:
         return self._messages(name, lambda: names, self._common_schemas(topics))
 
     def _small(self, name: str, columns: Collection[str], pruner: Pruner) -> Iterator[pa.RecordBatch]:
-        topics = None
-        if name in _BY_TOPIC and pruner.names("topic") and not pruner.passing([pc.field("topic").is_null()]):
-            topics = [parse_owner(topic) for topic in pruner.chosen("topic", self._every_topic())]
+        topics = _named(pruner, self._every_topic) if name in _BY_TOPIC else None
         yield from iter_table(self._asked(), name, self._cluster, self.problems.append, topics, columns)
 
     def topics_like(self, begin: str, most: int) -> list[str]:

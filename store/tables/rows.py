@@ -34,17 +34,20 @@ from pulsar_admin.store.errors import (
     LedgerNotFound,
     MetadataCorrupt,
     NotFound,
+    NotSeen,
     SourceChanged,
     StoreError,
 )
 from pulsar_admin.store.model import cursors
+from pulsar_admin.store.model.broken import find_broken
 from pulsar_admin.store.model.counts import TopicCounts
+from pulsar_admin.store.model.coverage import unseen_text
 from pulsar_admin.store.model.entry_times import read_entry_time
 from pulsar_admin.store.model.ledgers import Ledger, iter_ledger_ids, read_ledger
 from pulsar_admin.store.model.reader import NOTED, EntryReader, open_reader
 from pulsar_admin.store.model.resources import cluster_path, find_cluster_name, list_clusters
 from pulsar_admin.store.model.schemas import read_version
-from pulsar_admin.store.model.topics import Topic, iter_all_namespaces, iter_all_topics, read_topic
+from pulsar_admin.store.model.topics import Topic, iter_all_namespaces, iter_all_topics, lacks_bookies, read_topic
 from pulsar_admin.store.names import LONG_MAX, NamespaceName, Position, TopicName, decode_name
 from pulsar_admin.store.policies.events import find_policy_events
 from pulsar_admin.store.policies.in_force import GLOBAL_TOPIC, NAMESPACE, TOPIC, iter_stored
@@ -102,6 +105,7 @@ BATCH_WEIGHT = 8 << 20
 _OLDEST = "oldest_publish_time"
 _ROW_WEIGHT = 1000  # of a row that nothing long is in
 _RANGE_WEIGHT = 200
+_COUNTING = {"topics", "ledgers", "cursors"}
 _SCOPES = {"local": TOPIC, "global": GLOBAL_TOPIC}
 
 SMALL_TABLES = ("topics", "ledgers", "cursors", "policies", "schemas", "nodes", "rows", "bodies")
@@ -122,11 +126,21 @@ def iter_table(
     that take reading entries are null.
     """
     schema = TABLES[table]
+    if table in _COUNTING:
+        tell_unseen(reader.txn, topics, fail)
     is_quick = table == "cursors" and columns is not None and _OLDEST not in columns
     made = ((cluster, *row) for row in (_cursor_rows if is_quick else _ROWS[table])(reader, fail, topics))
     for rows in filled(made, _weight_of, BATCH_WEIGHT):
         values = zip(zip(*rows, strict=True), schema, strict=True)
         yield pa.RecordBatch.from_arrays([pa.array(column, field.type) for column, field in values], schema=schema)
+
+
+def tell_unseen(txn: Txn, topics: Topics, fail: Fail) -> None:
+    """Call ``fail`` once if a ledger of the topics has, or may have, entries on a bookie or in a journal that was not imported."""
+    if lacks_bookies(txn):
+        read = (topic for _, topic in _iter_read(txn, topics, lambda error: None) if topic is not None)
+        if any(broken.not_seen() for topic in read for broken in find_broken(txn, topic)):
+            fail(NotSeen(unseen_text(txn, "counted")))
 
 
 def _weight_of(row: Row) -> int:

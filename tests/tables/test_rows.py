@@ -20,7 +20,7 @@ from pulsar_admin.store.tables.entries import senders
 from pulsar_admin.store.tables.rows import iter_ledgers
 from tests.conftest import Cli
 from tests.stores import copied, imported, put_node, read_rows
-from tests.worlds import CLUSTER, WORLD_NAMES, asked_topics, oracle
+from tests.worlds import CLUSTER, WORLD_NAMES, asked_topics, oracle, world
 
 WORLDS = (*WORLD_NAMES, CLUSTER)
 _HOLE = re.compile(r"\((-?\d+):(-?\d+)\.\.(\d+):(\d+)\]")
@@ -108,6 +108,23 @@ def test_what_cannot_be_read_is_counted_and_the_rest_is_there(store: Path, damag
     (plain,) = [row for row in rows if row["topic"] == "persistent://public/default/plain"]
     assert (plain["entries"], plain["subscriptions"]) == (None, 5)
     assert isinstance(found["topics"].problems[0], MetadataCorrupt)
+
+
+@pytest.mark.parametrize(("imported_bookies", "code"), [(2, 0), (1, 1)])
+def test_tables_say_that_bookies_are_not_imported_where_their_entries_are_not_counted(
+    imported_bookies: int, code: int, cli: Cli, tmp_path: Path
+) -> None:
+    """Each entry is on two of the three bookies: without one of these, all are counted."""
+    disks = world("cluster") / "clean"
+    named = [f"--bookie=bk{number}test={disks}/bookkeeper{number}" for number in range(imported_bookies)]
+    cli("--store", tmp_path / "s", "store", "import", "cluster", "--metadata", disks / "zookeeper", *named)
+    questions = [("sql", f"select count(*) from {table}") for table in ("topics", "ledgers", "cursors", "entries")]
+    for line in (*questions, ("store", "export", "tables", tmp_path / "tables", "--only", "ledgers")):
+        told = cli("--store", tmp_path / "s", *line).ends(code).stderr
+        only = (
+            "entries that only bk1test and bk2test have, not imported, are not counted; import its disks: pulsar-admin"
+        )
+        assert (only in told) == bool(code), line
 
 
 def test_another_table_is_refused_with_those_there_are() -> None:
