@@ -162,7 +162,8 @@ def _check_room(txn: Txn, name: TopicName, added: int) -> None:
     if there + added > most:
         raise Refused(
             "Exceed maximum number of topics in namespace.",
-            hint=f"{name.namespace} has {there} of {most}: pulsar-admin namespaces set-max-topics-per-namespace raises it",
+            hint=f"{name.namespace} has {there} of {most}; allow more with: pulsar-admin namespaces set-max-topics-per-namespace"
+            f" {shell_word(name.namespace)} -t {there + added}",
             topic=str(name),
         )
 

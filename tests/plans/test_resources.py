@@ -153,6 +153,8 @@ IN_TURN = [
     ("topics create-partitioned-topic two/a/p -p 2", "Exceed maximum number of topics in namespace."),
     ("topics create two/a/two", ""),
     ("topics create two/a/three", "Exceed maximum number of topics in namespace."),
+    ("namespaces set-max-topics-per-namespace two/a -t 3", ""),  # as the refusal printed
+    ("topics create two/a/three", ""),
     ("namespaces set-max-subscriptions-per-topic two/a -m 1", ""),
     ("topics create-subscription two/a/one -s one", ""),
     ("topics create-subscription two/a/one -s two", f"{_SUBSCRIPTIONS}one"),
@@ -169,3 +171,5 @@ def test_what_upstream_refuses_for_what_was_set_before(cli: Cli, tmp_path: Path)
     for line, refused in IN_TURN:
         said = cli.on(store, line)
         assert (said.exit_code in (2, 3), refused in said.stderr) == (bool(refused), True), (line, said.stderr)
+        if line == "topics create two/a/three" and refused:
+            assert said.stderr.endswith("set-max-topics-per-namespace two/a -t 3\n")
