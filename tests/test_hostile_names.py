@@ -254,6 +254,7 @@ _OUR_WORDS = {  # ours, or a number: none is a name from data
     ("store/doctor/why.py", "min(found.ledgers)"),
     ("store/model/cursors.py", "of_topics"),
     ("store/changes/compaction.py", "named"),
+    ("store/changes/topics.py", "there + added"),
     ("store/model/topics.py", "most + 1"),
     ("store/model/topics.py", "len(numbers)"),
     ("store/rules/subscriptions.py", "_words(facts)"),

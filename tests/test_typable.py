@@ -43,6 +43,7 @@ _VALUES = {
     "-t": "1h",
     "-n": "1",
     "-f": "schema.json",
+    "--max-topics-per-namespace": "3",
     "--at": "-1m",
     "--now": "2026-11-21T10:00:00Z",
     "--time": "1795252992639",

@@ -163,7 +163,7 @@ def _check_room(txn: Txn, name: TopicName, added: int) -> None:
         raise Refused(
             "Exceed maximum number of topics in namespace.",
             hint=f"{name.namespace} has {there} of {most}; allow more with: pulsar-admin namespaces set-max-topics-per-namespace"
-            f" {shell_word(name.namespace)} -t {there + added}",
+            f" {shell_word(name.namespace)} --max-topics-per-namespace {there + added}",
             topic=str(name),
         )
 

@@ -172,4 +172,4 @@ def test_what_upstream_refuses_for_what_was_set_before(cli: Cli, tmp_path: Path)
         said = cli.on(store, line)
         assert (said.exit_code in (2, 3), refused in said.stderr) == (bool(refused), True), (line, said.stderr)
         if line == "topics create two/a/three" and refused:
-            assert said.stderr.endswith("set-max-topics-per-namespace two/a -t 3\n")
+            assert said.stderr.endswith("set-max-topics-per-namespace two/a --max-topics-per-namespace 3\n")
