@@ -16,10 +16,10 @@ from pulsar_admin.store.wording import counted
 
 
 def tables_text(reason: str) -> str:
-    """Return the warning about tables exported from incomplete metadata for ``reason``, "" if that is ""."""
+    """Return the warning about tables exported from an incomplete store for ``reason``, "" if that is ""."""
     return (
-        f"these tables were exported from incomplete metadata, so this answer may be incomplete or out of date: "
-        f"{reason} (export them again from a store with complete metadata)"
+        f"these tables were exported from an incomplete store, so this answer may be incomplete or out of date: "
+        f"{reason} (export them again from a complete one)"
         if reason
         else ""
     )

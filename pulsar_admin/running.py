@@ -213,7 +213,7 @@ class Running(Results):
             self.lacks(text)
 
     def tell_incomplete_tables(self, reason: str) -> None:
-        """Warn about tables exported from incomplete metadata (``reason``); the exit code becomes 1."""
+        """Warn about tables exported from an incomplete store (``reason``); the exit code becomes 1."""
         if reason and not self._told_incomplete:
             from pulsar_admin.broken import tables_text
 

@@ -129,7 +129,7 @@ def import_tables(place: Path | str, path: Path | str, *, cluster: str | None = 
     """Create a store from tables that ``store export tables`` wrote to a directory or URL: of ``cluster``, or the only one.
 
     It needs the tables nodes, rows, bodies and entries of one export; messages are read from the logs' original place. ``incomplete`` of
-    the result says why the metadata of the tables was incomplete. Raises SourceNotFound, NotFound, InvalidValue, Unsupported (a table is
+    the result says why the tables are incomplete. Raises SourceNotFound, NotFound, InvalidValue, Unsupported (a table is
     missing, or of an earlier version), SourceChanged, Corrupt, AlreadyExists, DiskFull, NotWritable.
     """
     return load_tables(session_of(), str(place), Path(path), cluster)

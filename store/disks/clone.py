@@ -43,7 +43,7 @@ from pulsar_admin.store.db.owners import find_owners
 from pulsar_admin.store.db.tree import Node, find_node, iter_nodes
 from pulsar_admin.store.errors import InvalidValue, MetadataCorrupt, Refused, StoreError, stale
 from pulsar_admin.store.files import check_new, create_directory, create_file, new_directory
-from pulsar_admin.store.model.coverage import unseen_text
+from pulsar_admin.store.model.coverage import unseen_hint, unseen_text
 from pulsar_admin.store.model.ledgers import Ledger, find_metadata, iter_blocks, read_ledger, sorted_ledger_ids
 from pulsar_admin.store.model.topics import iter_topics, select_topics
 from pulsar_admin.store.names import EVENTS, TopicName, TopicSelection, shell_word
@@ -140,7 +140,7 @@ def plan_clone(store: Store, request: CloneRequest, warn: Callable[[list[str]], 
     check_new(request.target, "name a directory that does not exist")
     with store.read() as txn:
         if unseen := unseen_text(txn, "cloned"):
-            warn([unseen])
+            warn([f"{unseen}; {unseen_hint(txn)}"])
         topics: frozenset[TopicName] | None = None
         if request.topics:
             chosen = select_topics(txn, TopicSelection(tuple(request.topics)))

@@ -232,10 +232,15 @@ def unseen_places(txn: Txn) -> Mapping[str, str]:
 
 
 def unseen_text(txn: Txn, what: str) -> str:
-    """Return a sentence that the entries of ``unseen_places`` "are not" something, with the commands that import these; "" for none."""
+    """Return a sentence that the entries of ``unseen_places`` "are not" something; "" if there are none."""
     places = [*unseen_places(txn).values()]
     only = f"{listed(places, 5)} {plural(len(places), 'has', 'have')}"
-    return f"entries that only {only}, not imported, are not {what}; {bring_hint(places)}" if places else ""
+    return f"entries that only {only}, not imported, are not {what}" if places else ""
+
+
+def unseen_hint(txn: Txn) -> str:
+    """Return a hint with the commands that import the first bookie and the first journal of ``unseen_places``."""
+    return bring_hint([*unseen_places(txn).values()])
 
 
 def absent_in(txn: Txn, members: Iterable[str]) -> tuple[str, ...]:

@@ -582,7 +582,7 @@ class ExportedTables:
 
     @property
     def incomplete(self) -> str:
-        """Why the metadata of one of the tables was incomplete, "" if all was complete."""
+        """Why one of the tables is incomplete, "" if all are complete."""
         clusters = self._manifest.clusters if self._manifest else {}
         wanted = (clusters[name] for name in clusters if self._cluster in (None, name))
         return next((reason for one in wanted for reason in one.incomplete.values()), "")

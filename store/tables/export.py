@@ -17,7 +17,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from pulsar_admin.store.codec.digest import DigestType
-from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.db.environment import Txn, once
 from pulsar_admin.store.db.files import catalogued_bytes, iter_incompleteness
 from pulsar_admin.store.db.storeinfo import StoreState
 from pulsar_admin.store.engine.operation import Engine
@@ -39,7 +39,7 @@ from pulsar_admin.store.tables.folder import (
 )
 from pulsar_admin.store.tables.making import Making, make_entries, make_known
 from pulsar_admin.store.tables.parquet import write_parts
-from pulsar_admin.store.tables.rows import SMALL_TABLES, cluster_identity, cluster_name, iter_table
+from pulsar_admin.store.tables.rows import SMALL_TABLES, cluster_identity, cluster_name, iter_table, not_counted
 from pulsar_admin.store.tables.schemas import TABLES
 from pulsar_admin.store.wording import Answer
 
@@ -299,9 +299,11 @@ def _joined(
     return ClusterTables(identity, store, tables, times, columns, incomplete)
 
 
+@once
 def why_incomplete(txn: Txn) -> str:
-    """Return why the metadata may be incomplete or out of date, "" if it is neither."""
-    return "; ".join(damage.reason for damage in islice(iter_incompleteness(txn), _REASONS))
+    """Return why the metadata may be incomplete or out of date, and whose entries are not counted; "" if all is there."""
+    reasons = [damage.reason for damage in islice(iter_incompleteness(txn), _REASONS)]
+    return "; ".join(filter(None, [*reasons, not_counted(txn)]))
 
 
 def remove_left(folder: Folder, cluster: str) -> list[str]:

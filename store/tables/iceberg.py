@@ -59,7 +59,7 @@ class Warehouse(Struct, frozen=True):
 class Commit(Struct, frozen=True):
     """A change to one table: the files ``paths`` replace all of the table's rows of a cluster.
 
-    ``identity``: distinguishes clusters of the same name. ``incomplete``: why the metadata behind the rows was
+    ``identity``: distinguishes clusters of the same name. ``incomplete``: why the store behind the rows was
     incomplete, "" if it was complete.
     """
 

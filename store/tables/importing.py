@@ -57,7 +57,7 @@ Read = Callable[[str, Sequence[str]], Iterator[pa.Table]]
 
 class TablesImported(Struct):
     """The result of an import of tables. ``elsewhere``: files of entries that cannot be reached from here;
-    ``incomplete``: why the metadata was incomplete."""
+    ``incomplete``: why the tables are incomplete."""
 
     __repr__ = one_line
 
@@ -81,7 +81,7 @@ class FoundTables(Struct, frozen=True):
 
     @property
     def incomplete(self) -> str:
-        """Why the metadata in the required tables was incomplete, "" if it was complete."""
+        """Why the required tables are incomplete, "" if they are complete."""
         return next((self.cluster.incomplete[table] for table in NEEDED if table in self.cluster.incomplete), "")
 
     @property

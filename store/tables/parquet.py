@@ -60,7 +60,7 @@ def write_part(
 ) -> TableFile:
     """Write batches into a new file; raises DiskFull, NotWritable, NotFound, and then the file does not exist.
 
-    ``incomplete``: why the underlying metadata was incomplete; the file itself says so, as key ``INCOMPLETE`` of its
+    ``incomplete``: why the underlying store was incomplete; the file itself says so, as key ``INCOMPLETE`` of its
     metadata.
     """
     import pyarrow.compute as pc

@@ -41,7 +41,7 @@ from pulsar_admin.store.errors import (
 from pulsar_admin.store.model import cursors
 from pulsar_admin.store.model.broken import find_broken
 from pulsar_admin.store.model.counts import TopicCounts
-from pulsar_admin.store.model.coverage import unseen_text
+from pulsar_admin.store.model.coverage import unseen_hint, unseen_text
 from pulsar_admin.store.model.entry_times import read_entry_time
 from pulsar_admin.store.model.ledgers import Ledger, iter_ledger_ids, read_ledger
 from pulsar_admin.store.model.reader import NOTED, EntryReader, open_reader
@@ -136,11 +136,19 @@ def iter_table(
 
 
 def tell_unseen(txn: Txn, topics: Topics, fail: Fail) -> None:
-    """Call ``fail`` once if a ledger of the topics has, or may have, entries on a bookie or in a journal that was not imported."""
-    if lacks_bookies(txn):
-        read = (topic for _, topic in _iter_read(txn, topics, lambda error: None) if topic is not None)
-        if any(broken.not_seen() for topic in read for broken in find_broken(txn, topic)):
-            fail(NotSeen(unseen_text(txn, "counted")))
+    """Call ``fail`` once for what rows of the topics do not count, see ``not_counted``."""
+    if text := not_counted(txn, topics):
+        fail(NotSeen(f"{text}; {unseen_hint(txn)}"))
+
+
+def not_counted(txn: Txn, topics: Topics = None) -> str:
+    """Return a sentence about the bookies and journals that were not imported, if a ledger of the topics has, or may have, entries only
+    there; otherwise ""."""
+    if not lacks_bookies(txn):
+        return ""
+    read = (topic for _, topic in _iter_read(txn, topics, lambda error: None) if topic is not None)
+    is_unseen = any(broken.not_seen() for topic in read for broken in find_broken(txn, topic))
+    return unseen_text(txn, "counted") if is_unseen else ""
 
 
 def _weight_of(row: Row) -> int:
