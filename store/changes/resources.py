@@ -451,7 +451,7 @@ def plan_set_isolation(txn: Txn, cluster: str, name: str, policy: JsonObject, no
     _check_addressed("an isolation policy", name, "/")
     expressions = [one for key in ("namespaces", "primary", "secondary") for one in policy[key]]
     numbers = policy["auto_failover_policy"]["parameters"].values()
-    if not all(map(resources.is_expression, expressions)) or None in [java_integer(one, INT_MAX) for one in numbers]:
+    if None in (*map(resources.find_expression, expressions), *(java_integer(one, INT_MAX) for one in numbers)):
         # A broker's text goes on with the policy as JSON, which is the error's value here.
         shown = {**policy, "unload_scope": policy.get("unload_scope")}
         raise InvalidValue(f"Invalid format of input policy data. policy: {name}; data: {{", data=shown)

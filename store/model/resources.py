@@ -9,6 +9,7 @@ defaults, and leaves out nulls.
 
 import json
 import re
+import warnings
 import zlib
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -643,17 +644,24 @@ def isolation_text(policy: JsonObject) -> str:
     return java_record("NamespaceIsolationDataImpl", {**shown, "unloadScope": policy.get("unload_scope")})
 
 
-def is_expression(text: str) -> bool:
-    """Whether Python accepts ``text`` as a regular expression; Java nearly always agrees."""
+_ESCAPED = re.compile(r"\\.|\[(?:\\.|[^\]\\])*\]", re.DOTALL)
+_NOT_JAVA = re.compile(r"\{(?!\d+(?:,\d*)?\})|\(\?[P(]")
+"""Outside of classes and escapes: a brace that begins no count, as a pattern that was split at its comma leaves it, and groups."""
+
+
+def find_expression(text: str) -> re.Pattern[str] | None:
+    """Return a regular expression of Java as one of Python; None if Java refuses it, and for ``\\p`` and ``\\Q``."""
+    if _NOT_JAVA.search(_ESCAPED.sub("", text)):
+        return None
     try:
-        re.compile(text)
+        with warnings.catch_warnings(action="ignore"):  # of [a&&b], which is an intersection to Java alone
+            return re.compile(re.sub(r"\(\?<(?=[A-Za-z])", "(?P<", text).replace(r"\z", r"\Z"))
     except re.error:
-        return False
-    return True
+        return None
 
 
 def _matches(expressions: Sequence[str], broker: str) -> bool:
-    return any(is_expression(one) and re.fullmatch(one, broker) for one in expressions)
+    return any(found.fullmatch(broker) for one in expressions if (found := find_expression(one)) is not None)
 
 
 # -- resource groups, and quotas of bundles ---------------------------------------------------------------------------

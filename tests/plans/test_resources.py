@@ -11,7 +11,7 @@ from pulsar_admin.store.changes.plan import ChangeKind
 from pulsar_admin.store.changes.resources import NodeChange, plan_nodes, read_cluster_file
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.errors import InvalidValue
-from pulsar_admin.store.model.resources import find_json, tenant_path
+from pulsar_admin.store.model.resources import find_expression, find_json, tenant_path
 from pulsar_admin.store.names import parse_namespace
 from tests.conftest import Cli
 from tests.stores import imported, narrow_copy, put_node, read_rows
@@ -117,6 +117,10 @@ REFUSALS = [
         f"{_ISOLATION.format('i')} min_limit=-2147483649,usage_threshold=80",
         "Invalid format of input policy data. policy: i",
     ),
+    (
+        f"{_ISOLATION.format('i').replace('a/.*', 'a{1,2}')} min_limit=1,usage_threshold=80",
+        "Invalid format of input policy data.",
+    ),
     (f"{_ISOLATION.format('a/b')} min_limit=1,usage_threshold=80", "as the name of an isolation policy"),
     ("topics create public/default/a-partition--1", "numeric value if there isn't a partitioned topic a created."),
     ("topics create public/default/a-partition-00", "numeric value if there isn't a partitioned topic a created."),
@@ -130,6 +134,20 @@ def test_what_upstream_refuses(cli: Cli, tmp_path: Path, line: str, refused: str
     said = cli("--store", narrow_copy(tmp_path), *shlex.split(line))
     assert (said.exit_code, said.stdout) in ((2, ""), (3, "")), said.stderr
     assert refused in said.stderr
+
+
+EXPRESSIONS = {
+    **dict.fromkeys(("a/[", "*", "a/x{2", "(?P<n>a)", "a{,3}", "(?(1)a)", "\\", "\\k<n>", "a**", "b[1"), False),
+    **dict.fromkeys(
+        ("a/.*", "1}", "a{2}", "[{]", "\\{", "a/(?<n>x)", "(?<!a)b", "\\z", "(?i)a", "a++", "[a&&b]"), True
+    ),
+}
+"""Patterns, and whether brokers of 4.0.8 and 5.0.1 took them in an isolation policy."""
+
+
+@pytest.mark.parametrize(("pattern", "is_taken"), EXPRESSIONS.items())
+def test_patterns_are_javas(pattern: str, is_taken: bool) -> None:
+    assert (find_expression(pattern) is not None) is is_taken
 
 
 _PEERS = "standalone's peer-clusters [west] can't be part of replication-clusters [standalone, west]"
