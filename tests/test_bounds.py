@@ -85,6 +85,7 @@ from pulsar_admin.store.names import EARLIEST, EVENTS, FileKind, NamespaceName, 
 from pulsar_admin.store.reports import internal_stats, scalable, shell, stats, timeline, verify
 from pulsar_admin.store.reports.log_files import LogVerdict, _verify_map, read_log_summary
 from pulsar_admin.store.scan import ledgers_map
+from pulsar_admin.store.search.doubts import Doubt
 from pulsar_admin.store.sources.layout import _nearest_hint
 from pulsar_admin.store.transfer import bundle, ensemble_export, fetching, ledger_export, offloads, reading
 from tests.at_bounds import DAY, LONE, LONG, PLACES, PLAIN, UNREADABLE, Answers, N, Texts, asking, refusal
@@ -330,7 +331,9 @@ SAID: Texts = {
     ack_history._plot: [(([],), "No state exists."),
         (([{"gaps": 1, "state": "x", "notBeforeTime": None, "backlogEntries": 5}],), "entries left, by state")],
     find_by_time.gaps_before: [((N(exact=False, doubts=(), unreadable=2, topic="t"),),
-        "t: an earlier answer could be among 2 damaged entries that cannot be read")],
+        "t: an earlier answer could be among 2 damaged entries that cannot be read"),
+        ((N(exact=False, doubts=(Doubt(7, 0, 1, lost=2),), unreadable=0, topic="t", rule="exact"),),
+        "t: see the losses with: pulsar-admin ledgers missing")],
     checking._render: [(({"topic": "t", "compacted": True, "compactedLedger": 1, "entries": 1, "messages": 1,
         "topicEntries": 1,
         "problems": 0, "findings": [], "lostEntries": 2},), "2 entries of the topic cannot be read: problems may be due to that")],

@@ -74,7 +74,8 @@ def test_every_ledger_comes_back_as_it_was(cli: Cli, bare: Path, tmp_path: Path)
                 assert now.length == was.length
             if now.last_entry_id > 0:  # one entry tells two of the three bookies
                 assert now.segments == was.segments
-        for prefix in ("/ledgers/cookies", "/ledgers/LAYOUT", "/admin/tenants"):
+        schemas = ("/schemas/public/default/avro", "/schemas/public/default/json")
+        for prefix in ("/ledgers/cookies", "/ledgers/LAYOUT", "/admin/tenants", *schemas):
             for node in iter_nodes(truth, prefix):
                 found = find_node(txn, node.path)
                 assert found.value == node.value
