@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pulsar_admin.store.codec.cursor import CursorInfo
+from pulsar_admin.store.codec.cursor import CursorInfo, CursorState
 from pulsar_admin.store.db.clocks import Clock
 from pulsar_admin.store.db.environment import open_store
 from pulsar_admin.store.dump.job import find_event_time
@@ -353,9 +353,11 @@ def test_a_damaged_entry_before_the_answer_is_counted_whatever_became_of_its_tim
     for place in range(len(stored)):
         flip(log, sound.index(stored) + place, 0x80, by_disk=True)
         with open_store(path) as store, open_reader(store) as reader:
-            found = find_first_at_or_after(
-                reader, read_topic(reader.txn, parse_topic("a/b/c")), entry.publish_ms, "auto"
-            )
+            topic = read_topic(reader.txn, parse_topic("a/b/c"))
+            found = find_first_at_or_after(reader, topic, entry.publish_ms, "auto")
+            pending = expiry.PendingSearch(reader, topic, CursorState(Position(10, -1)), "auto")
+            first = pending.find_first(entry.publish_ms)
+        assert (first and first.position, pending.unreadable) == (Position(10, 2), 1), place
         assert (found.position, found.unreadable) == (Position(10, 2), 1), place
         flip(log, sound.index(stored) + place, 0x80, by_disk=True)
 

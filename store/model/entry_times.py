@@ -24,6 +24,12 @@ def clock_time(publish_ms: int, broker_ms: int | None, clock: Clock) -> int | No
     return publish_ms if broker_ms is None else broker_ms
 
 
+def is_doubtful(time_ms: int | None, earliest_ms: int, clock: Clock) -> bool:
+    """Whether the header of an entry may have been damaged since it was indexed: it has no time, or one before ``earliest_ms``, the
+    earliest of its block. On clock ``broker`` many sound entries have none."""
+    return clock != "broker" if time_ms is None else time_ms < earliest_ms
+
+
 def iter_block_times(reader: EntryReader, block: Block, clock: Clock) -> Iterator[tuple[int, int | None]]:
     """Yield (entry id, time in ms or None) of a block's entries, reading their headers only."""
     for index, head in enumerate(_iter_heads(reader, block)):

@@ -10,10 +10,10 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-from pulsar_admin.store.db.blocks import BLOCK_BITS, Block, decode_latest, decode_times, ledger_key
+from pulsar_admin.store.db.blocks import BLOCK_BITS, NO_MAX, Block, decode_latest, decode_times, ledger_key
 from pulsar_admin.store.db.clocks import Clock, block_max, block_min, first_candidate
 from pulsar_admin.store.errors import EntryCorrupt, EntryNotFound, LedgerNotFound, StoreError
-from pulsar_admin.store.model.entry_times import iter_block_times
+from pulsar_admin.store.model.entry_times import is_doubtful, iter_block_times
 from pulsar_admin.store.model.ledgers import find_times, iter_blocks
 from pulsar_admin.store.model.reader import EntryReader
 from pulsar_admin.store.model.topics import Topic
@@ -85,15 +85,13 @@ class _Look:
         if block_max(block, clock) < time_ms:
             return None
         earliest_ms = block_min(block, clock)
-        for entry_id, entry_ms in iter_block_times(self._reader, block, clock):
+        for entry_id, found_ms in iter_block_times(self._reader, block, clock):
             if entry_id >= entries:
                 break
             self.read += 1
-            if entry_ms is None:
-                if clock != "broker":  # on which many sound entries have no time
-                    self._is_sound(block.ledger_id, entry_id)
-            # Before the earliest time that the index has of the block: the header was damaged since.
-            elif not earliest_ms <= entry_ms < time_ms and self._is_sound(block.ledger_id, entry_id):
+            entry_ms = NO_MAX if found_ms is None else found_ms
+            is_late, is_asked = entry_ms >= time_ms, is_doubtful(found_ms, earliest_ms, clock)
+            if (is_late or is_asked) and self._is_sound(block.ledger_id, entry_id) and is_late:
                 return Position(block.ledger_id, entry_id), entry_ms
         return None
 

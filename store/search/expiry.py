@@ -16,11 +16,11 @@ from msgspec.structs import replace
 
 from pulsar_admin.store.codec.cursor import CursorState
 from pulsar_admin.store.codec.message import decode_message_entry
-from pulsar_admin.store.db.blocks import BLOCK_BITS, Block
-from pulsar_admin.store.db.clocks import Clock, block_max, first_candidate
+from pulsar_admin.store.db.blocks import BLOCK_BITS, NO_MAX, Block
+from pulsar_admin.store.db.clocks import Clock, block_max, block_min, first_candidate
 from pulsar_admin.store.errors import EntryCorrupt, InvalidValue, Refused
 from pulsar_admin.store.model.cursors import Cursor, Extent, Intervals, extent_of, iter_ledger_parts, pending_intervals
-from pulsar_admin.store.model.entry_times import iter_block_times
+from pulsar_admin.store.model.entry_times import is_doubtful, iter_block_times
 from pulsar_admin.store.model.ledgers import find_times, iter_blocks
 from pulsar_admin.store.model.publish_times import is_stated_earlier
 from pulsar_admin.store.model.reader import EntryReader
@@ -44,8 +44,8 @@ class Dated(Struct, frozen=True):
 class PendingSearch(Struct):
     """Searches the pending entries of one cursor by time.
 
-    ``unreadable`` counts late entries whose digest is wrong: they cannot be delivered, so they hold nothing
-    back. ``ledgers_without_index``: ledgers with pending entries of which no byte was imported; their times are
+    ``unreadable`` counts late entries, and those that lost their time, whose digest is wrong: they cannot be delivered, so they hold
+    nothing back. ``ledgers_without_index``: ledgers with pending entries of which no byte was imported; their times are
     unknown.
     """
 
@@ -63,25 +63,32 @@ class PendingSearch(Struct):
 
     def find_first(self, time_ms: int) -> Dated | None:
         """Return the first pending entry whose time is ``time_ms`` or later."""
-        for dated in self.iter_late(time_ms):
+        for dated in self._iter_late(time_ms, doubtful=True):
             try:
                 self.reader.read(dated.position.ledger_id, dated.position.entry_id)
             except EntryCorrupt:
                 self.unreadable += 1
                 continue
-            return dated
+            if dated.time_ms >= time_ms:
+                return dated
         return None
 
     def iter_late(self, time_ms: int) -> Iterator[Dated]:
         """Yield the pending entries whose time is ``time_ms`` or later, in topic order; reads headers, not digests."""
+        return self._iter_late(time_ms, doubtful=False)
+
+    def _iter_late(self, time_ms: int, *, doubtful: bool) -> Iterator[Dated]:
+        """Yield them, with ``doubtful`` also those in their blocks that may have lost their time, see ``is_doubtful``."""
         intervals = self.intervals
         if not intervals:
             return
         starts = [start for start, _ in intervals]
         for block, ranks in self._iter_blocks(intervals, time_ms):
-            for place, (entry_id, entry_ms) in enumerate(iter_block_times(self.reader, block, self.clock)):
-                rank = ranks.start + entry_id
-                if entry_ms is None or entry_ms < time_ms or rank >= ranks.stop:
+            earliest_ms = block_min(block, self.clock)
+            for place, (entry_id, found_ms) in enumerate(iter_block_times(self.reader, block, self.clock)):
+                rank, entry_ms = ranks.start + entry_id, NO_MAX if found_ms is None else found_ms
+                is_wanted = entry_ms >= time_ms or (doubtful and is_doubtful(found_ms, earliest_ms, self.clock))
+                if not is_wanted or rank >= ranks.stop:
                     continue
                 index = bisect_right(starts, rank) - 1
                 if index >= 0 and rank < intervals[index][1]:
