@@ -91,13 +91,18 @@ def test_what_cannot_be_cloned_is_refused(store: Path, tmp_path: Path, cli: Cli)
         assert not (tmp_path / "data").exists()
 
 
-def test_a_ledger_that_nobody_understands_keeps_no_other_from_a_clone(tmp_path: Path, damages_stores: None) -> None:
+def test_a_ledger_that_nobody_understands_is_named_and_keeps_no_other_from_a_clone(
+    tmp_path: Path, damages_stores: None
+) -> None:
     path, request = copied("small", "clean", tmp_path), CloneRequest(tmp_path / "clone")
     with open_store(path) as store:
         first, *others = plan_clone(store, request).ledgers
     put_node(path, ledger_path(first.ledger_id), b"damaged")
+    told: list[str] = []
     with open_store(path) as store:
-        assert [*plan_clone(store, request).ledgers] == others
+        assert [*plan_clone(store, request, told.extend).ledgers] == others
+    lost = f"ledger {first.ledger_id}, whose metadata is damaged, is not cloned"
+    assert told == [f"{lost}; see: pulsar-admin store check"]
 
 
 def test_other_clusters_are_not_reached(store: Path, tmp_path: Path, cli: Cli) -> None:

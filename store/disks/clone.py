@@ -50,7 +50,7 @@ from pulsar_admin.store.names import EVENTS, TopicName, TopicSelection, shell_wo
 from pulsar_admin.store.sources.locations_writer import Locations
 from pulsar_admin.store.sources.log_files import put_logs
 from pulsar_admin.store.sources.rocksdb import create_database
-from pulsar_admin.store.wording import Answer
+from pulsar_admin.store.wording import Answer, listed, plural
 
 SYSTEM = "pulsar/system"
 
@@ -135,8 +135,10 @@ class CloneRequest(Struct, frozen=True):
 
 
 def plan_clone(store: Store, request: CloneRequest, warn: Callable[[list[str]], object] = list) -> ClonePlan:
-    """Plan a clone, and ``warn`` of bookies and journals that were not imported; raises AlreadyExists, InvalidValue, TopicNotFound,
-    Refused if several clusters could be meant."""
+    """Plan a clone, and ``warn`` of what it lacks: bookies and journals that were not imported, ledgers with damaged metadata.
+
+    Raises AlreadyExists, InvalidValue, TopicNotFound, Refused if several clusters could be meant.
+    """
     check_new(request.target, "name a directory that does not exist")
     with store.read() as txn:
         if unseen := unseen_text(txn, "cloned"):
@@ -153,7 +155,12 @@ def plan_clone(store: Store, request: CloneRequest, warn: Callable[[list[str]], 
             )
             topics = frozenset(chosen) | frozenset(system)
         address = _address(txn, request)
-        ledgers = tuple(_iter_ledgers(txn, topics))
+        damaged: list[int] = []
+        ledgers = tuple(_iter_ledgers(txn, topics, damaged))
+        if damaged:
+            several, are = plural(len(damaged), "ledger", "ledgers"), plural(len(damaged), "is", "are")
+            ids = listed([*map(str, damaged)], 5)
+            warn([f"{several} {ids}, whose metadata is damaged, {are} not cloned; see: pulsar-admin store check"])
         nodes = CloneNodes(address, {ledger.ledger_id for ledger in ledgers}, topics)
         count = sum(1 for _ in nodes.iter_nodes(txn))
         named = sum(1 for _ in iter_topics(txn)) if topics is None else len(topics)
@@ -188,7 +195,8 @@ def _address(txn: Txn, request: CloneRequest) -> CloneAddress:
     return CloneAddress(path, request.bookie_id, instance_id, new or own, renamed_from, frozenset(names) - {own})
 
 
-def _iter_ledgers(txn: Txn, topics: frozenset[TopicName] | None) -> Iterator[ClonedLedger]:
+def _iter_ledgers(txn: Txn, topics: frozenset[TopicName] | None, damaged: list[int]) -> Iterator[ClonedLedger]:
+    """Yield the ledgers of the topics (None: all); the ids of those whose metadata cannot be read are added to ``damaged``."""
     texts = None if topics is None else {str(name) for topic in topics for name in (topic, topic.base)}
     for ledger_id in sorted_ledger_ids(txn):
         if texts is None or any(owner.topic in texts for owner in find_owners(txn, ledger_id)):
@@ -201,7 +209,7 @@ def _iter_ledgers(txn: Txn, topics: frozenset[TopicName] | None) -> Iterator[Clo
                     expected += block.entry_id(index) <= ledger.last_entry_id
                 yield ClonedLedger(ledger.ledger_id, entries, size_bytes, ledger.entries - expected)
             except MetadataCorrupt:
-                continue  # `store check` names it: nobody knows what it is
+                damaged.append(ledger_id)
 
 
 def iter_cloned(txn: Txn, ledger: Ledger) -> Iterator[tuple[Block, int]]:
