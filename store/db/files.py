@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from pulsar_admin.store.db.audit_log import Step
 from pulsar_admin.store.db.environment import Txn
+from pulsar_admin.store.db.ledger_ids import UNFINISHED_REFRESH
 from pulsar_admin.store.errors import IndexCorrupt, reason_of
 from pulsar_admin.store.files import open_regular
 from pulsar_admin.store.names import FileKind
@@ -215,6 +216,11 @@ def iter_metadata_damage(txn: Txn) -> Iterator[Damage]:
 def iter_incompleteness(txn: Txn) -> Iterator[Damage]:
     """Yield the damage that may have cost the metadata nodes, or newer states of them."""
     return (damage for damage in iter_damage(txn, METADATA_FILE_ID, WHOLE_METADATA) if not damage.costs_nothing)
+
+
+def may_be_unread(txn: Txn) -> bool:
+    """Return whether metadata that is missing may exist: a part could not be read, or a refresh or addition has not ended."""
+    return any(iter_incompleteness(txn)) or txn.get("state", UNFINISHED_REFRESH) is not None
 
 
 def iter_not_needed(txn: Txn) -> Iterator[Damage]:

@@ -12,7 +12,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from pulsar_admin.store.db.environment import Txn
-from pulsar_admin.store.db.files import LogFile
+from pulsar_admin.store.db.files import LogFile, may_be_unread
 from pulsar_admin.store.db.owners import OwnerKind
 from pulsar_admin.store.errors import StoreError
 from pulsar_admin.store.facts import Unknown
@@ -27,6 +27,7 @@ from pulsar_admin.store.names import PERSISTENT, Position, TopicName, parse_topi
 from pulsar_admin.store.rules import holders
 from pulsar_admin.store.rules.backlogs import CHUNK_RULES, MARKER_RULES
 from pulsar_admin.store.rules.subscriptions import STOPPING_RULES, SUBSCRIPTION_RULES
+from pulsar_admin.store.rules.words import unchanging
 from pulsar_admin.store.timespec import format_age_ms, shown_with_age
 from pulsar_admin.store.wording import Answer, counted, listed, plural
 
@@ -68,8 +69,12 @@ def why_subscription(reader: EntryReader, topic: Topic, cursor: Cursor, now_ms: 
             evidence.hint or rule.mend_of(evidence, topic=facts.of.where, subscription=cursor.name),
         )
         sentence = text if text.endswith(".") else f"{text[:1].upper()}{text[1:]}."  # of the doctor's rows
-        reasons.append(Reason(rule.code, sentence, dict(evidence.values), command))
+        reasons.append(Reason(rule.code, sentence, dict(evidence.values), _shown(reader.txn, command)))
     return Why(topic.name, cursor.name, any(rule in STOPPING_RULES for rule, _ in matches), tuple(reasons))
+
+
+def _shown(txn: Txn, command: str) -> str:
+    return unchanging(command) if may_be_unread(txn) else command
 
 
 def why_nothing_is_given(reader: EntryReader, name: TopicName, subscription: str, now_ms: int) -> tuple[str, ...]:
@@ -247,7 +252,7 @@ class _Teller:
                 f"{counted(len(ledgers), 'ledger is', 'ledgers are')} in tiered storage, of {name}, and on bookies as well "
                 "until managedLedgerOffloadDeletionLagMs is over."
             )
-        return Reason(code, text, evidence, command)
+        return Reason(code, text, evidence, _shown(self._facts.reader.txn, command))
 
     def _cursor(self, ledgers: list[TopicLedger], evidence: dict[str, Any]) -> Reason:
         assert self._slowest is not None

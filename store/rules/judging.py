@@ -1,6 +1,5 @@
 """The rules applied to the facts of one snapshot of a store, for ``store check`` and ``doctor``."""
 
-import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import chain, groupby
@@ -27,6 +26,7 @@ from pulsar_admin.store.rules.starts import code_of, evidence_of
 from pulsar_admin.store.rules.storage import CLOSING_RULES, DISK_RULES, LEAK_SWEEP
 from pulsar_admin.store.rules.table import ALL_TOPIC_RULES, RULES, SWEEPS, rule_of
 from pulsar_admin.store.rules.topic_data import TOPIC_SWEEP, TOPIC_UNREADABLE, mend_row
+from pulsar_admin.store.rules.words import unchanging
 from pulsar_admin.store.wording import Answer
 
 _WORST = (
@@ -98,19 +98,9 @@ def judge_store(
             yield from BACKLOGS_LEFT_OUT.judge(budget)
 
 
-_CHANGES = re.compile(
-    r" ledgers forget | reset-cursor | topics (delete|skip|trim-topic|unsubscribe) | update-mark-delete-cursor |"
-    r"-partitioned-topic |-missed-partitions "
-)
-"""In commands that give up, create or delete what may be there, or move a cursor that may be elsewhere."""
-
-
 def _unchanged(finding: Finding, first: str) -> Finding:
-    """Return a finding with ``store refresh`` in place of a command of ``_CHANGES``: what is missing may only be unread."""
-    if _CHANGES.search(finding.mend) is None:
-        return finding
-    refresh = "pulsar-admin store refresh"
-    return replace(finding, mend=refresh, hint=f"{first}: {refresh}")
+    mend = unchanging(finding.mend)
+    return finding if mend == finding.mend else replace(finding, mend=mend, hint=f"{first}: {mend}")
 
 
 def _judge_data(

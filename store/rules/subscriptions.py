@@ -11,13 +11,12 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from pulsar_admin.store.codec.claims import claimed_topic
-from pulsar_admin.store.db.files import iter_incompleteness
 from pulsar_admin.store.db.tree import find_node
 from pulsar_admin.store.errors import MetadataCorrupt, StoreError
 from pulsar_admin.store.facts import Unknown, known
 from pulsar_admin.store.facts.topics import BacklogLoss, SubscriptionFacts, TopicFacts
 from pulsar_admin.store.facts.transactions import find_unassigned
-from pulsar_admin.store.model.broken import NO_LEDGER, NO_METADATA
+from pulsar_admin.store.model.broken import NO_METADATA
 from pulsar_admin.store.model.coverage import bring_command
 from pulsar_admin.store.model.cursors import (
     COMPACTION_CURSOR,
@@ -276,8 +275,6 @@ def _past(facts: SubscriptionFacts, loss: BacklogLoss) -> str:
         if broken.reason == NO_METADATA:
             return f"pulsar-admin ledgers restore {broken.ledger_id}"
         end = max([end, *ends])
-    if loss.broken.reason == NO_LEDGER and any(iter_incompleteness(facts.of.reader.txn)):  # it may only be unread
-        return "pulsar-admin store refresh"
     if loss.entries_before:
         return f"pulsar-admin ledgers missing {loss.broken.ledger_id}"
     if end >= topic.number_of_entries:

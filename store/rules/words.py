@@ -1,5 +1,6 @@
 """Texts that several rules share."""
 
+import re
 from typing import Any
 
 from pulsar_admin.store.model.cursors import Cursor, is_own
@@ -21,6 +22,20 @@ LISTED_AT_ONCE = 100
 UNSEEN = "Nothing: no broker reads the store. Until it is repaired, this toolkit's answers and changes may be wrong."
 PREVENT = "Change a store only with this toolkit, and keep it on a reliable disk."
 REBUILD = "pulsar-admin store index --rebuild"
+REFRESH = "pulsar-admin store refresh"
+_CHANGES = re.compile(
+    r" ledgers forget | reset-cursor | topics (clear-backlog|delete|skip|trim-topic|unsubscribe) | update-mark-delete-cursor |"
+    r"-partitioned-topic |-missed-partitions "
+)
+"""In commands that give up, create or delete what may be there, or move a cursor that may be elsewhere."""
+
+
+def unchanging(command: str) -> str:
+    """Return what to print beside metadata that was not read completely: ``store refresh`` for a command of ``_CHANGES``, as what is
+    missing may only be unread; else the command."""
+    return REFRESH if _CHANGES.search(command) else command
+
+
 HOW_REBUILD = (
     "Rebuild the index from the files. Metadata and changes of the store stay as they are; the old index is kept "
     "as a backup."

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from pulsar_admin.store.db.files import METADATA_FILE_ID, WHOLE_METADATA, Damage, put_damage
 from pulsar_admin.store.model.ledgers import find_place
 from pulsar_admin.store.names import Position
 from pulsar_admin.store.proto.transaction_pb2 import PendingAckMetadataEntry
@@ -14,7 +15,7 @@ from pulsar_admin.store.rules.subscriptions import STOPPING_RULES, SUBSCRIPTION_
 from tests.altering import flip
 from tests.conftest import Cli
 from tests.cures.curing import put_values
-from tests.stores import lose_nodes
+from tests.stores import lose_nodes, write_rows
 from tests.synthetic import CREATED_MS, Made
 from tests.why.planted import ABORT, COMMIT, NOW_MS, SUB, TOPIC, Message, Planted, ask, opened, plant
 from tests.worlds import CLUSTER, world
@@ -234,6 +235,7 @@ def test_no_ttl_expires_the_brokers_own_cursors(cursor: str, tmp_path: Path) -> 
     assert "backlog" not in codes  # no consumer waits
 
 
+@pytest.mark.usefixtures("damages_stores")
 def test_the_cursor_of_deduplication_that_is_off_is_to_be_removed(tmp_path: Path, cli: Cli) -> None:
     """As the doctor says; what it leaves behind no consumer loses."""
     path = plant(tmp_path / "s", Planted(cursor="pulsar.dedup", policies={"deduplicationEnabled": False}))
@@ -245,6 +247,9 @@ def test_the_cursor_of_deduplication_that_is_off_is_to_be_removed(tmp_path: Path
     moved = cli("--store", path, "topics", "clear-backlog", TOPIC, "-s", "pulsar.dedup", "--force", "--dry-run").stdout
     assert "a broker skips" in moved
     assert "consumers" not in moved
+    # The policy that turned it on again may be in what was not read.
+    write_rows(path, lambda txn: put_damage(txn, Damage(METADATA_FILE_ID, WHOLE_METADATA, 1, "cut", -1, -1)))
+    assert ask(path, "pulsar.dedup").reasons[0].command == "pulsar-admin store refresh"
 
 
 def test_a_replicator_waits_for_its_cluster(tmp_path: Path) -> None:
