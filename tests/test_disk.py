@@ -10,7 +10,7 @@ import resource
 import shutil
 import subprocess
 import sys
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +27,15 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def run_limited(limit_bytes: int, *arguments: object) -> CliResult:
-    """Run a command line in a child that cannot make a file longer than LIMIT_BYTES."""
-    limit = partial(resource.setrlimit, resource.RLIMIT_FSIZE, (limit_bytes, limit_bytes))
+    """Run a command line in a child that cannot make a file longer than LIMIT_BYTES.
+
+    It keeps no compiled modules: Python would cut them at the limit, and every later process would fail to load them.
+    """
+
+    def limit() -> None:
+        sys.dont_write_bytecode = True
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit_bytes, limit_bytes))
+
     (out, stdout), (err, stderr) = os.pipe(), os.pipe()
     child = start_line([*map(str, arguments)], (0, stdout, stderr), limit)
     os.close(stdout)
