@@ -129,9 +129,8 @@ def _plan_topic(
         return _plan_partitioned(txn, kind, name, partitions, properties, now_ms)
     _check_new(txn, name)
     whole, found, suffix = name.local_name.rpartition(PARTITION_SUFFIX)
-    index = (
-        java_integer(suffix, LONG_MAX) if found else None
-    )  # unlike a partition's, it may be -1 or have zeros before it
+    # Brokers read the number after the suffix as Java does: also -1, and one with zeros before it.
+    index = java_integer(suffix, LONG_MAX) if found else None
     if index is not None:
         base = TopicName(name.namespace, whole, name.domain)
         count = read_partitioned(txn, base).partitions

@@ -646,7 +646,8 @@ def isolation_text(policy: JsonObject) -> str:
 
 _ESCAPED = re.compile(r"\\.|\[(?:\\.|[^\]\\])*\]", re.DOTALL)
 _NOT_JAVA = re.compile(r"\{(?!\d+(?:,\d*)?\})|\(\?[P(]")
-"""Outside of classes and escapes: a brace that begins no count, as a pattern that was split at its comma leaves it, and groups."""
+"""What Java refuses outside of classes and escapes: a brace that begins no count (one half of a pattern that was split at its
+comma), and groups as only Python writes them."""
 
 
 def find_expression(text: str) -> re.Pattern[str] | None:
