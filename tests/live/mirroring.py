@@ -274,6 +274,7 @@ REASONS: Mapping[str, str] = {
     "topics get-shadow-topics *": "upstream's command fails where nothing is set",
     "topics get-properties mirror/one/parts": "upstream's command fails where nothing is set",
     "topicPolicies get-dispatcher-pause-on-ack-state-persistent *": "upstream's command prints a future in place of its value",
+    "topicPolicies set-replication-clusters -g *": "upstream's command does not wait for the broker, which refuses without replication",
     "topic* get-retention -ap *": "the broker's configuration",
     "topic* get-backlog-quota* -ap *": "the broker's configuration",
     "topic* get-inactive-topic-policies -ap *": "the broker's configuration",
